@@ -1,0 +1,83 @@
+"""Networks whose parameters are one flat vector.
+
+A policy is a vector, so an archive of policies is a matrix and a mutation is arithmetic. The vector
+holds, layer by layer, the kernel [inputs, outputs] row by row and then the bias. Networks are
+multi-layer perceptrons with ReLU between layers; kernels start LeCun-uniform, biases at zero.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+Layers = list[tuple[Array, Array]]  # kernel [..., inputs, outputs] and bias [..., outputs]
+
+
+@dataclasses.dataclass(frozen=True)
+class MLP:
+    """The shape of a network."""
+
+    sizes: tuple[int, ...]
+    """Inputs, hidden layers, outputs."""
+    output: Literal["tanh", "linear"] = "tanh"
+
+    def __post_init__(self):
+        if len(self.sizes) < 2 or min(self.sizes) < 1:
+            raise ValueError(f"a network needs at least two positive sizes, got {self.sizes}")
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return sum((i + 1) * o for i, o in itertools.pairwise(self.sizes))
+
+
+def policy(observation_size: int, action_size: int, hidden: tuple[int, ...] = (128, 128)) -> MLP:
+    return MLP((observation_size, *hidden, action_size))
+
+
+def init(network: MLP, key: Array) -> Array:
+    """Random parameters [P]."""
+    parts = []
+    pairs = list(itertools.pairwise(network.sizes))
+    for (inputs, outputs), layer_key in zip(pairs, jax.random.split(key, len(pairs)), strict=True):
+        limit = (3.0 / inputs) ** 0.5
+        parts.append(jax.random.uniform(layer_key, (inputs * outputs,), minval=-limit, maxval=limit))
+        parts.append(jnp.zeros(outputs))
+    return jnp.concatenate(parts)
+
+
+def unflatten(network: MLP, parameters: Array) -> Layers:
+    """Kernels and biases of vectors [..., P]."""
+    layers, start = [], 0
+    for inputs, outputs in itertools.pairwise(network.sizes):
+        kernel = parameters[..., start : start + inputs * outputs]
+        start += inputs * outputs
+        bias = parameters[..., start : start + outputs]
+        start += outputs
+        layers.append((kernel.reshape(*kernel.shape[:-1], inputs, outputs), bias))
+    return layers
+
+
+def apply(network: MLP, layers: Layers, x: Array) -> Array:
+    """One network on inputs [..., inputs]."""
+    return _forward(network, layers, x, lambda x, kernel: x @ kernel)
+
+
+def apply_each(network: MLP, layers: Layers, x: Array) -> Array:
+    """n networks (leading axis n of every layer) on one input each, [n, inputs]."""
+    return _forward(
+        network, layers, x, lambda x, kernel: jnp.einsum("ni,nio->no", x, kernel)
+    )
+
+
+def _forward(network: MLP, layers: Layers, x: Array, product) -> Array:
+    for kernel, bias in layers[:-1]:
+        x = jax.nn.relu(product(x, kernel) + bias)
+    kernel, bias = layers[-1]
+    x = product(x, kernel) + bias
+    return jnp.tanh(x) if network.output == "tanh" else x

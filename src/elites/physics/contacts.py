@@ -1,0 +1,117 @@
+"""Contacts with the ground and with walls, resolved at velocity level.
+
+Every contact point that sinks in and still approaches is pushed out by an impulse along the normal
+and dragged by friction against its sliding. The impulses on one body from one kind of collider are
+averaged, not added: a body on two points is not pushed twice as hard.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from elites.physics import rotations as r
+from elites.physics.bodies import Bodies, incidence, sum_rows, take
+from elites.physics.model import GroundContacts, Model, WallContacts
+from elites.physics.rotations import Array, Vec3
+
+# Slower sliding than this is not opposed by friction.
+_STILL = 0.01
+
+
+class Impulse(NamedTuple):
+    """Changes of velocity and spin; per contact point [K, n] or per body [B, n]."""
+
+    vel: Vec3
+    ang: Vec3
+
+
+def resolve(model: Model, bodies: Bodies) -> Impulse | None:
+    """The change of velocity of every body from all its contacts; None if nothing can collide."""
+    parts = [_average(model, table, _ground(model, table, bodies)) for table in model.ground]
+    if model.walls is not None:
+        parts.append(_average(model, model.walls, _walls(model, model.walls, bodies)))
+    if not parts:
+        return None
+    return functools.reduce(
+        lambda a, b: Impulse(r.add(a.vel, b.vel), r.add(a.ang, b.ang)), parts
+    )
+
+
+def _ground(model: Model, table: GroundContacts, bodies: Bodies) -> tuple[Impulse, Array]:
+    own = take(bodies, table.body)
+    arm = r.apply(r.matrix(own.rot), table.offset)
+    # In this order of rounding a robot that rests on the ground touches it, as in the recordings.
+    depth = table.radius - (own.pos.z + arm.z)
+    arm = Vec3(arm.x, arm.y, arm.z - table.radius)
+    up = Vec3(jnp.zeros_like(depth), jnp.zeros_like(depth), jnp.ones_like(depth))
+    return _push(model, table, own, arm, up, depth)
+
+
+def _walls(model: Model, table: WallContacts, bodies: Bodies) -> tuple[Impulse, Array]:
+    own = take(bodies, table.body)
+    rotation = r.matrix(own.rot)
+    centre = r.add(own.pos, r.apply(rotation, table.centre))
+    point, wall_point = _closest(
+        centre, r.apply(rotation, table.half), table.wall_centre, table.wall_half
+    )
+    gap = r.sub(point, wall_point)
+    distance = r.norm(gap)
+    normal = r.scale(gap, 1.0 / jnp.maximum(distance, 1e-12))
+    depth = table.radius + table.wall_radius - distance
+    # The impulse acts midway between the two axes, not between the two surfaces.
+    middle = r.scale(r.add(point, wall_point), 0.5)
+    return _push(model, table, own, r.sub(middle, own.pos), normal, depth)
+
+
+def _closest(c1: Vec3, h1: Vec3, c2: Vec3, h2: Vec3) -> tuple[Vec3, Vec3]:
+    """Closest points of two segments, each a centre plus s in [-1, 1] times half its length."""
+    between = r.sub(c1, c2)
+    a, e, b = r.dot(h1, h1), r.dot(h2, h2), r.dot(h1, h2)
+    c, f = r.dot(h1, between), r.dot(h2, between)
+    denominator = a * e - b * b
+    parallel = denominator <= 1e-6 * a * e  # or one of them is a point
+    s = jnp.clip(jnp.where(parallel, 0.0, (b * f - c * e) / jnp.where(parallel, 1.0, denominator)), -1.0, 1.0)
+    # Clipping one parameter moves the other: clip t for that s, then s for that t.
+    t = jnp.clip((b * s + f) / jnp.maximum(e, 1e-12), -1.0, 1.0)
+    s = jnp.clip((b * t - c) / jnp.maximum(a, 1e-12), -1.0, 1.0)
+    return r.add(c1, r.scale(h1, s)), r.add(c2, r.scale(h2, t))
+
+
+def _push(
+    model: Model, table: GroundContacts | WallContacts, own: Bodies, arm: Vec3, normal: Vec3, depth
+) -> tuple[Impulse, Array]:
+    """Impulse at points `arm` away from their bodies `own`, and which of them pushed."""
+    inverse_mass = model.inverse_mass[table.body]
+    inverse_inertia = Vec3(*(a[table.body] for a in model.inverse_inertia))
+    velocity = r.add(own.vel, r.cross(own.ang, arm))
+    along = r.dot(normal, velocity)
+    turn = r.cross(r.times(inverse_inertia, r.cross(arm, normal)), arm)
+    inverse_effective_mass = inverse_mass + r.dot(normal, turn)
+    erp = model.baumgarte_erp * model.substeps / model.dt
+    push = (-(1.0 + table.elasticity) * along + erp * depth) / inverse_effective_mass
+
+    slide = r.sub(velocity, r.scale(normal, along))
+    speed = r.norm(slide)
+    drag = jnp.minimum(speed / inverse_effective_mass, table.friction * push)
+    drag = jnp.where(speed > _STILL, drag / jnp.maximum(speed, _STILL), 0.0)
+
+    pushed = (depth > 0.0) & (along < 0.0) & (push > 0.0)
+    impulse = r.sub(r.scale(normal, push), r.scale(slide, drag))
+    impulse = Vec3(*(jnp.where(pushed, a, 0.0) for a in impulse))
+    change = Impulse(
+        r.scale(impulse, inverse_mass), r.times(inverse_inertia, r.cross(arm, impulse))
+    )
+    return change, pushed
+
+
+def _average(model: Model, table, contact: tuple[Impulse, Array]) -> Impulse:
+    """The mean over the points that pushed, for every body."""
+    (vel, ang), pushed = contact
+    sums = sum_rows(
+        [*vel, *ang, pushed.astype(jnp.float32)], incidence(table.body, len(model.bodies))
+    )
+    share = 1.0 / (sums[6] + 1e-8)
+    return Impulse(Vec3(*(a * share for a in sums[0:3])), Vec3(*(a * share for a in sums[3:6])))

@@ -1,0 +1,78 @@
+"""Joint springs and actuators: what a joint does to its two bodies.
+
+A joint is a stiff spring between two anchor points (it keeps the bodies together), a torque that
+aligns the two hinge axes, a spring that pushes back outside the angle limits, a damper on the
+relative rotation, and, where actuated, a motor torque about the hinge.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from elites.physics import rotations as r
+from elites.physics.bodies import Bodies
+from elites.physics.model import Joints
+from elites.physics.rotations import Array, Vec3
+
+
+class JointForces(NamedTuple):
+    """Per joint, [J, n] each: the parent feels -force at its anchor, the child +force."""
+
+    force: Vec3
+    parent_torque: Vec3
+    child_torque: Vec3
+
+
+class Hinge(NamedTuple):
+    axis: Vec3  # the parent's hinge axis in the world
+    child_axis: Vec3
+    angle: Array
+    parent: r.Matrix  # orientations of the two bodies
+    child: r.Matrix
+
+
+def hinge(joints: Joints, parent: Bodies, child: Bodies) -> Hinge:
+    parent_frame, child_frame = r.matrix(parent.rot), r.matrix(child.rot)
+    axis = r.apply(parent_frame, joints.parent_axis)
+    z_parent = r.apply(parent_frame, joints.parent_reference)
+    z_child = r.apply(child_frame, joints.child_reference)
+    angle = r.arctan2(r.dot(r.cross(z_parent, z_child), axis), r.dot(z_parent, z_child))
+    return Hinge(axis, r.apply(child_frame, joints.child_axis), angle, parent_frame, child_frame)
+
+
+def forces(joints: Joints, parent: Bodies, child: Bodies, motor: Array) -> JointForces:
+    """Forces and torques of all joints.
+
+    `parent` and `child` are the two bodies of each joint, `motor` the actuator's torque about its
+    hinge; all [J, n].
+    """
+    h = hinge(joints, parent, child)
+    parent_arm = r.apply(h.parent, joints.parent_anchor)
+    child_arm = r.apply(h.child, joints.child_anchor)
+    stretch = r.sub(r.add(parent.pos, parent_arm), r.add(child.pos, child_arm))
+    drift = r.sub(
+        r.add(parent.vel, r.cross(parent.ang, parent_arm)),
+        r.add(child.vel, r.cross(child.ang, child_arm)),
+    )
+    force = r.add(r.scale(stretch, joints.stiffness), r.scale(drift, joints.damping))
+
+    below, above = h.angle < joints.low, h.angle > joints.high
+    excess = jnp.where(below, joints.low - h.angle, jnp.where(above, joints.high - h.angle, 0.0))
+    # A motor is cut off outside the limits of its joint.
+    about_hinge = jnp.where(below | above, 0.0, motor) - joints.limit_strength * excess
+    alignment = r.scale(r.cross(h.axis, h.child_axis), joints.stiffness)
+    damping = r.scale(r.sub(parent.ang, child.ang), joints.angular_damping)
+    torque = r.sub(r.add(alignment, r.scale(h.axis, about_hinge)), damping)
+    return JointForces(
+        force,
+        r.sub(torque, r.cross(parent_arm, force)),
+        r.sub(r.cross(child_arm, force), torque),
+    )
+
+
+def angles_and_velocities(joints: Joints, parent: Bodies, child: Bodies) -> tuple[Array, Array]:
+    """Joint angles and their velocities, [J, n] each, as robots observe them."""
+    h = hinge(joints, parent, child)
+    return h.angle, r.dot(r.sub(parent.ang, child.ang), h.axis)

@@ -1,0 +1,13 @@
+"""Body models shipped with the package."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from elites import physics
+
+
+@functools.cache
+def body_model(name: str) -> physics.Model:
+    return physics.load(Path(__file__).parent / f"{name}.json")

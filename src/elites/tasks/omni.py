@@ -1,0 +1,158 @@
+"""Ant-Omni, AntTrap-Omni and Hexapod-Omni: reach every place in the plane, with little effort.
+
+The descriptor is the place (x, y) where the torso ends up. The reward is for staying upright and
+cheap: nothing rewards moving, so the fittest behaviour of all is to stand still.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from elites import physics
+from elites.physics import rotations
+from elites.tasks.models import body_model
+from elites.tasks.task import Array, Task, TaskState
+
+
+class _Omni(NamedTuple):
+    """What tells the three tasks apart."""
+
+    name: str
+    summary: str
+    model: physics.Model
+    reach: float  # descriptors lie within +-reach in x and y
+    height: tuple[float, float]  # the torso's z outside these ends the episode
+    effort: float  # cost of an action, per squared unit
+    bonus: float  # keeps the reward from being negative
+    observe: Any
+    layout: tuple[tuple[str, int], ...]
+
+
+@functools.cache
+def ant_omni() -> Task:
+    return _task(
+        _ant("ant_omni", "A four-legged robot that must learn to reach every place", "ant")
+    )
+
+
+@functools.cache
+def anttrap_omni() -> Task:
+    return _task(
+        _ant("anttrap_omni", "The ant, in front of a trap of three walls", "anttrap")
+    )
+
+
+@functools.cache
+def hexapod_omni() -> Task:
+    model = body_model("hexapod")
+    return _task(
+        _Omni(
+            name="hexapod_omni",
+            summary="A six-legged robot with 18 motors that must learn to reach every place",
+            model=model,
+            reach=2.0,
+            height=(0.05, 0.19),
+            effort=0.25,
+            bonus=3.53,
+            observe=_observe_hexapod,
+            layout=(
+                ("torso x, y, z in m", 3),
+                ("torso Euler angles x, y', z'' in rad", 3),
+                *_moving_parts(model),
+            ),
+        )
+    )
+
+
+def _ant(name: str, summary: str, file: str) -> _Omni:
+    model = body_model(file)
+    return _Omni(
+        name=name,
+        summary=summary,
+        model=model,
+        reach=30.0,
+        height=(0.2, 1.0),
+        effort=0.5,
+        bonus=3.03,
+        observe=functools.partial(_observe_ant, reach=30.0),
+        layout=(
+            ("torso x, y, clipped to the bounds, over 30 m", 2),
+            ("torso z in m", 1),
+            ("torso quaternion w, x, y, z", 4),
+            *_moving_parts(model),
+        ),
+    )
+
+
+def _moving_parts(model: physics.Model) -> tuple[tuple[str, int], ...]:
+    return (
+        ("joint angles in rad", len(model.joints.names)),
+        ("torso velocity in m/s", 3),
+        ("torso angular velocity in rad/s", 3),
+        ("joint velocities in rad/s", len(model.joints.names)),
+    )
+
+
+def _observe_ant(torso: physics.Bodies, sensors: physics.Sensors, reach: float) -> Array:
+    place = jnp.clip(jnp.stack(torso.pos[:2]), -reach, reach) / reach
+    return jnp.concatenate([place, jnp.stack([torso.pos.z, *torso.rot]), *_motion(torso, sensors)])
+
+
+def _observe_hexapod(torso: physics.Bodies, sensors: physics.Sensors) -> Array:
+    place = jnp.stack([*torso.pos, *rotations.euler(torso.rot)])
+    return jnp.concatenate([place, *_motion(torso, sensors)])
+
+
+def _motion(torso: physics.Bodies, sensors: physics.Sensors) -> list[Array]:
+    return [sensors.angles, jnp.stack([*torso.vel, *torso.ang]), sensors.velocities]
+
+
+def _task(omni: _Omni) -> Task:
+    model = omni.model
+    low, high = omni.height
+
+    def reset(key: Array) -> TaskState:
+        del key  # the initial pose is fixed
+        return state_of(*physics.reset(model), reward=jnp.float32(0.0))
+
+    def step(state: TaskState, action: Array) -> TaskState:
+        bodies, sensors = physics.step(model, state.inner, action)
+        contact = jnp.clip(sensors.contact, -1.0, 1.0)
+        effort = omni.effort * jnp.sum(action**2)
+        reward = 1.0 - effort - 5e-4 * jnp.sum(contact**2) + omni.bonus
+        return state_of(bodies, sensors, reward=jnp.maximum(reward, 0.0))
+
+    def state_of(bodies: Array, sensors: physics.Sensors, reward: Array) -> TaskState:
+        torso = physics.unpack(bodies[:, 0])
+        return TaskState(
+            inner=bodies,
+            observation=omni.observe(torso, sensors),
+            reward=reward,
+            done=(torso.pos.z < low) | (torso.pos.z > high),
+            descriptor=jnp.stack(torso.pos[:2]),
+        )
+
+    return Task(
+        name=omni.name,
+        observation_size=sum(size for _, size in omni.layout),
+        action_size=model.action_size,
+        episode_length=250,
+        descriptor_low=(-omni.reach, -omni.reach),
+        descriptor_high=(omni.reach, omni.reach),
+        reset=reset,
+        step=step,
+        body_model=model,
+        bodies=lambda state: state.inner,
+        summary=omni.summary,
+        observation_layout=omni.layout,
+        reward_text=(
+            f"max(0, 1 - {omni.effort:g} |a|^2 - 0.0005 sum(clip(contact, -1, 1)^2) + "
+            f"{omni.bonus:g}), contact being the velocity each body receives from contacts"
+        ),
+        termination_text=f"torso z outside [{low:g}, {high:g}] m",
+        descriptor_text="final torso x, y in m",
+    )

@@ -1,0 +1,201 @@
+"""Episodes of many policies at once.
+
+    for each step:  action = act(observation);  world = task.step(world, action)
+
+An episode that has ended is held where it ended and its remaining steps are masked: they add
+nothing to fitness, descriptor or transitions. An episode that runs into a non-finite number has
+failed: it is invalid as a whole and none of its steps may be stored.
+
+What XLA compiles, and with it the last bits of a trajectory, depends on the number of robots that
+are simulated together. `evaluate` therefore always runs full batches of one given shape, padded:
+a policy then gives the same bits whatever it is evaluated beside.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from elites.core import networks
+from elites.core.networks import MLP
+from elites.tasks.task import Array, Task
+
+Act = Callable[[Array], Array]
+
+
+class Transitions(NamedTuple):
+    """Steps of n episodes, time first. Where `mask` is False every other field is zero."""
+
+    observation: Array  # [T, n, O]
+    action: Array  # [T, n, A]
+    reward: Array  # [T, n]
+    next_observation: Array  # [T, n, O]
+    done: Array  # [T, n] bool: the episode ended by itself
+    truncation: Array  # [T, n] bool: the time limit cut it
+    state_descriptor: Array  # [T, n, D] of the state before the step
+    mask: Array  # [T, n] bool: the step was taken, in an episode that stayed finite
+
+
+class Evaluation(NamedTuple):
+    """What n episodes came to."""
+
+    fitness: Array  # [n] undiscounted return
+    descriptors: Array  # [n, D] in task units, within the bounds
+    valid: Array  # [n] bool: False if the simulation diverged
+    steps: Array  # [n] int: environment steps taken
+    transitions: Transitions
+
+
+class _Episode(NamedTuple):
+    """The carry of an episode."""
+
+    world: NamedTuple
+    alive: Array
+    valid: Array
+    fitness: Array
+    descriptor: Array
+    steps: Array
+
+
+def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
+    """Run n episodes, one for each key; `act` maps observations [n, O] to actions [n, A]."""
+    n = keys.shape[0]
+    world = jax.vmap(task.reset)(keys)
+
+    def step(episode: _Episode, time: Array):
+        world = episode.world
+        action = act(world.observation)
+        following = jax.vmap(task.step)(world, action)
+        finite = _finite(following)
+        taken = episode.alive & finite
+        truncation = taken & ~following.done & (time == task.episode_length - 1)
+        record = Transitions(
+            world.observation,
+            action,
+            following.reward,
+            following.observation,
+            following.done,
+            truncation,
+            world.descriptor,
+            taken,
+        )
+        step_descriptor = following.descriptor
+        if task.episode_descriptor == "mean":
+            step_descriptor = episode.descriptor + step_descriptor
+        episode = _Episode(
+            world=_select(taken, following, world),
+            alive=taken & ~following.done,
+            valid=episode.valid & (finite | ~episode.alive),
+            fitness=episode.fitness + jnp.where(taken, following.reward, 0.0),
+            descriptor=_select(taken, step_descriptor, episode.descriptor),
+            steps=episode.steps + taken,
+        )
+        return episode, _select(taken, record, jax.tree.map(jnp.zeros_like, record))
+
+    start = _Episode(
+        world=world,
+        alive=jnp.ones(n, bool),
+        valid=_finite(world),
+        fitness=jnp.zeros(n),
+        descriptor=jnp.zeros((n, task.descriptor_size)),
+        steps=jnp.zeros(n, jnp.int32),
+    )
+    episode, transitions = jax.lax.scan(step, start, jnp.arange(task.episode_length))
+
+    descriptors = episode.descriptor
+    if task.episode_descriptor == "mean":
+        descriptors = descriptors / jnp.maximum(episode.steps, 1)[:, None]
+    descriptors = jnp.clip(
+        descriptors, jnp.array(task.descriptor_low), jnp.array(task.descriptor_high)
+    )
+    valid = episode.valid & jnp.isfinite(episode.fitness) & jnp.isfinite(descriptors).all(-1)
+    return Evaluation(
+        fitness=episode.fitness,
+        descriptors=descriptors,
+        valid=valid,
+        steps=episode.steps,
+        transitions=transitions._replace(mask=transitions.mask & valid[None]),
+    )
+
+
+def rollout_policies(task: Task, network: MLP, policies: Array, keys: Array) -> Evaluation:
+    """Run one episode of each policy, a row of `policies` [n, P]."""
+    layers = networks.unflatten(network, policies)
+    return rollout(task, lambda observation: networks.apply_each(network, layers, observation), keys)
+
+
+def evaluate(
+    task: Task, network: MLP, policies: Array, key: Array, batch: int = 256
+) -> Evaluation:
+    """Evaluate any number of policies [k, P] in padded batches of one shape.
+
+    Without transitions: their fields are empty. Rows of a deterministic task come out the same bits
+    for the same `batch`, in whatever order and company.
+    """
+    policies = jnp.asarray(policies, jnp.float32)
+    check_policies(task, network, policies)
+    batch = evaluation_shape(batch)
+    count = policies.shape[0]
+    if count == 0:
+        raise ValueError("policies is empty: nothing to evaluate")
+    parts = []
+    for index, first in enumerate(range(0, count, batch)):
+        # Padding repeats the first row: a real policy, so that padding costs no special case.
+        rows = np.minimum(np.arange(first, first + batch), count - 1)
+        rows = np.where(np.arange(first, first + batch) < count, rows, 0)
+        keys = jax.random.split(jax.random.fold_in(key, index), batch)
+        parts.append(_evaluate_batch(task, network, policies[rows], keys))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:count], *parts)
+
+
+def evaluation_shape(batch: int) -> int:
+    """The number of robots simulated together for a wanted batch: the next multiple of 32.
+
+    At other sizes the last few robots fall into the remainder of vectorised loops, where a sum may
+    be rounded differently, and a policy's bits would depend on its place in the batch.
+    """
+    if batch < 1:
+        raise ValueError(f"batch must be at least 1, got {batch}")
+    return -(-batch // 32) * 32
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _evaluate_batch(task: Task, network: MLP, policies: Array, keys: Array) -> Evaluation:
+    evaluation = rollout_policies(task, network, policies, keys)
+    none = jax.tree.map(lambda a: a[:0].swapaxes(0, 1), evaluation.transitions)
+    return evaluation._replace(transitions=none)
+
+
+def check_policies(task: Task, network: MLP, policies: Array) -> None:
+    """Refuse a network or a matrix of policies that does not fit the task."""
+    if network.sizes[0] != task.observation_size or network.sizes[-1] != task.action_size:
+        raise ValueError(
+            f"task '{task.name}' maps {task.observation_size} observations to {task.action_size} "
+            f"actions; the network maps {network.sizes[0]} to {network.sizes[-1]}"
+        )
+    if policies.ndim != 2 or policies.shape[1] != network.size:
+        raise ValueError(
+            f"policies must be a matrix with {network.size} columns, the parameters of a "
+            f"{'-'.join(map(str, network.sizes))} network; got shape {tuple(policies.shape)}"
+        )
+
+
+def _finite(tree) -> Array:
+    """Per episode: every number in every leaf [n, ...] is finite."""
+    leaves = [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating)]
+    checks = [jnp.isfinite(a).reshape(a.shape[0], -1).all(-1) for a in leaves]
+    return functools.reduce(jnp.logical_and, checks)
+
+
+def _select(condition: Array, new, old):
+    """Per episode: `new` where the condition [n] holds, else `old`."""
+
+    def pick(a, b):
+        return jnp.where(condition.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, new, old)

@@ -1,0 +1,88 @@
+"""Walker-Uni: find every way of walking forward.
+
+A planar biped. The descriptor is the share of time each foot touches the ground, the reward is for
+speed, survival and little effort.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from elites import physics
+from elites.physics import rotations
+from elites.tasks.models import body_model
+from elites.tasks.task import Array, Task, TaskState
+
+
+class _Walker(NamedTuple):
+    bodies: Array  # [13, B]
+    touched: Array  # [2] visits to the ground so far, by foot; the reset counts as one
+    time: Array  # [] steps taken
+
+
+@functools.cache
+def walker_uni() -> Task:
+    model = body_model("walker")
+    feet = [model.bodies.index(name) for name in ("foot", "foot_left")]
+    joints = len(model.joints.names)
+
+    def reset(key: Array) -> TaskState:
+        del key  # the initial pose is fixed
+        bodies, sensors = physics.reset(model)
+        both = jnp.ones(2)
+        return state_of(_Walker(bodies, both, jnp.float32(0.0)), sensors, both, jnp.float32(0.0))
+
+    def step(state: TaskState, action: Array) -> TaskState:
+        walker: _Walker = state.inner
+        bodies, sensors = physics.step(model, walker.bodies, action)
+        feet_touch = jnp.any(sensors.contact[:, jnp.array(feet)] != 0.0, axis=0).astype(jnp.float32)
+        speed = (bodies[0, 0] - walker.bodies[0, 0]) / model.dt
+        reward = jnp.maximum(speed + 1.0 - 1e-3 * jnp.sum(action**2), 0.0)
+        walker = _Walker(bodies, walker.touched + feet_touch, walker.time + 1.0)
+        return state_of(walker, sensors, feet_touch, reward)
+
+    def state_of(walker: _Walker, sensors: physics.Sensors, feet_touch, reward) -> TaskState:
+        torso = physics.unpack(walker.bodies[:, 0])
+        pitch = rotations.euler(torso.rot).y
+        share = walker.touched / (walker.time + 1.0)
+        observation = jnp.concatenate(
+            [
+                share,
+                jnp.stack([torso.pos.z, pitch]),
+                sensors.angles,
+                jnp.stack([torso.vel.x, torso.vel.z, torso.ang.y]),
+                sensors.velocities,
+            ]
+        )
+        fallen = (torso.pos.z < 0.7) | (torso.pos.z > 2.0) | (jnp.abs(pitch) > 1.0)
+        return TaskState(walker, observation, reward, fallen, feet_touch)
+
+    return Task(
+        name="walker_uni",
+        observation_size=13 - 6 + 2 * joints,
+        action_size=model.action_size,
+        episode_length=1000,
+        descriptor_low=(0.0, 0.0),
+        descriptor_high=(1.0, 1.0),
+        reset=reset,
+        step=step,
+        episode_descriptor="mean",
+        body_model=model,
+        bodies=lambda state: state.inner.bodies,
+        summary="A planar biped that must find every way of walking forward",
+        observation_layout=(
+            ("share of time each foot touched so far", 2),
+            ("torso z in m", 1),
+            ("torso pitch in rad", 1),
+            ("joint angles in rad", joints),
+            ("torso velocity x, z in m/s", 2),
+            ("torso pitch rate in rad/s", 1),
+            ("joint velocities in rad/s", joints),
+        ),
+        reward_text="max(0, forward speed in m/s + 1 - 0.001 |a|^2)",
+        termination_text="torso z outside [0.7, 2] m or |pitch| > 1 rad",
+        descriptor_text="share of steps in which the right and the left foot touch the ground",
+    )
