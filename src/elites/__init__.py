@@ -1,3 +1,40 @@
-"""Quality-diversity reinforcement learning in JAX."""
+"""Quality-diversity reinforcement learning in JAX.
+
+    import elites
+    run = elites.train("ant_omni", "dcg_me", seeds=4, evaluations=100_000)
+
+See `elites.training` for what a run offers, `elites.tasks` for the tasks, `elites.core` for the
+algorithms. JAX is loaded on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from elites.core.algorithms import Hyperparameters
+    from elites.tasks.task import Task, TaskState
+    from elites.training import AskTell, Run, build, train
+
+_LAZY = {
+    "AskTell": "elites.training",
+    "Hyperparameters": "elites.core.algorithms",
+    "Run": "elites.training",
+    "Task": "elites.tasks.task",
+    "TaskState": "elites.tasks.task",
+    "build": "elites.training",
+    "train": "elites.training",
+}
+
+__all__ = ["AskTell", "Hyperparameters", "Run", "Task", "TaskState", "build", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    if name in ("core", "physics", "tasks", "training"):
+        return importlib.import_module(f"elites.{name}")
+    raise AttributeError(f"module 'elites' has no attribute '{name}'")

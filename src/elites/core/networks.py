@@ -81,3 +81,28 @@ def _forward(network: MLP, layers: Layers, x: Array, product) -> Array:
     kernel, bias = layers[-1]
     x = product(x, kernel) + bias
     return jnp.tanh(x) if network.output == "tanh" else x
+
+
+def flatten(layers: Layers) -> Array:
+    """The vectors [..., P] of kernels and biases; inverse of `unflatten`."""
+    parts = []
+    for kernel, bias in layers:
+        parts += [kernel.reshape(*kernel.shape[:-2], -1), bias]
+    return jnp.concatenate(parts, axis=-1)
+
+
+def fold(network: MLP, parameters: Array, condition: Array) -> Array:
+    """Plain policies [n, P'] from a conditioned one and n conditions [n, D].
+
+    A network on (observation, condition) with the condition held fixed is a network on the
+    observation: the condition's part of the first layer joins its bias.
+    """
+    (kernel, bias), *rest = unflatten(network, parameters)
+    inputs = kernel.shape[0] - condition.shape[-1]
+    first = jnp.broadcast_to(kernel[:inputs], (len(condition), inputs, kernel.shape[1]))
+    bias = bias[None] + condition @ kernel[inputs:]
+    rest = [
+        (jnp.broadcast_to(k, (len(condition), *k.shape)), jnp.broadcast_to(b, (len(condition), *b.shape)))
+        for k, b in rest
+    ]
+    return flatten([(first, bias), *rest])

@@ -30,7 +30,7 @@ class ModelError(ValueError):
     """A body model that cannot be simulated; the message names the entry and the field."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Joints:
     """Revolute joints, one row each. Anchors and axes are constants in the frame of their body."""
 
@@ -51,7 +51,7 @@ class Joints:
     high: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class GroundContacts:
     """Points that may touch the plane z = 0: sphere centres with a radius, or corners without."""
 
@@ -63,7 +63,7 @@ class GroundContacts:
     elasticity: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class WallContacts:
     """Pairs of a moving capsule and a frozen one, each a segment with a radius."""
 
@@ -89,7 +89,7 @@ class Shape:
     size: tuple[float, ...]  # (radius, length), (radius,), (half x, half y, half z) or ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Model:
     name: str
     bodies: tuple[str, ...]

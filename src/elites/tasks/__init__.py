@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,10 +35,17 @@ def names() -> list[str]:
 def check(name: str) -> str:
     """The name, or a ValueError that lists the known ones."""
     if name not in _FACTORIES:
-        close = difflib.get_close_matches(name, _FACTORIES, n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
-        raise ValueError(f"unknown task '{name}'.{hint} Known tasks: {', '.join(_FACTORIES)}")
+        raise ValueError(
+            f"unknown task '{name}'.{suggestion(name, _FACTORIES)} "
+            f"Known tasks: {', '.join(_FACTORIES)}"
+        )
     return name
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """What the writer of an unknown name may have meant."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean '{close[0]}'?" if close else ""
 
 
 def make(name: str) -> Task:

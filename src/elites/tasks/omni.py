@@ -24,6 +24,7 @@ class _Omni(NamedTuple):
     name: str
     summary: str
     model: physics.Model
+    lengthscale: float
     reach: float  # descriptors lie within +-reach in x and y
     height: tuple[float, float]  # the torso's z outside these ends the episode
     effort: float  # cost of an action, per squared unit
@@ -54,6 +55,7 @@ def hexapod_omni() -> Task:
             name="hexapod_omni",
             summary="A six-legged robot with 18 motors that must learn to reach every place",
             model=model,
+            lengthscale=0.032,
             reach=2.0,
             height=(0.05, 0.19),
             effort=0.25,
@@ -74,6 +76,7 @@ def _ant(name: str, summary: str, file: str) -> _Omni:
         name=name,
         summary=summary,
         model=model,
+        lengthscale=0.48,
         reach=30.0,
         height=(0.2, 1.0),
         effort=0.5,
@@ -145,6 +148,7 @@ def _task(omni: _Omni) -> Task:
         descriptor_high=(omni.reach, omni.reach),
         reset=reset,
         step=step,
+        lengthscale=omni.lengthscale,
         body_model=model,
         bodies=lambda state: state.inner,
         summary=omni.summary,

@@ -14,7 +14,6 @@ a policy then gives the same bits whatever it is evaluated beside.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -23,33 +22,8 @@ import numpy as np
 
 from elites.core import networks
 from elites.core.networks import MLP
+from elites.core.problem import Act, Evaluation, Problem, Transitions, evaluation_shape
 from elites.tasks.task import Array, Task
-
-Act = Callable[[Array], Array]
-
-
-class Transitions(NamedTuple):
-    """Steps of n episodes, time first. Where `mask` is False every other field is zero."""
-
-    observation: Array  # [T, n, O]
-    action: Array  # [T, n, A]
-    reward: Array  # [T, n]
-    next_observation: Array  # [T, n, O]
-    done: Array  # [T, n] bool: the episode ended by itself
-    truncation: Array  # [T, n] bool: the time limit cut it
-    state_descriptor: Array  # [T, n, D] of the state before the step
-    mask: Array  # [T, n] bool: the step was taken, in an episode that stayed finite
-
-
-class Evaluation(NamedTuple):
-    """What n episodes came to."""
-
-    fitness: Array  # [n] undiscounted return
-    descriptors: Array  # [n, D] in task units, within the bounds
-    valid: Array  # [n] bool: False if the simulation diverged
-    steps: Array  # [n] int: environment steps taken
-    transitions: Transitions
-
 
 class _Episode(NamedTuple):
     """The carry of an episode."""
@@ -153,15 +127,18 @@ def evaluate(
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:count], *parts)
 
 
-def evaluation_shape(batch: int) -> int:
-    """The number of robots simulated together for a wanted batch: the next multiple of 32.
-
-    At other sizes the last few robots fall into the remainder of vectorised loops, where a sum may
-    be rounded differently, and a policy's bits would depend on its place in the batch.
-    """
-    if batch < 1:
-        raise ValueError(f"batch must be at least 1, got {batch}")
-    return -(-batch // 32) * 32
+def problem(task: Task) -> Problem:
+    """A task as the algorithms see it."""
+    return Problem(
+        name=task.name,
+        observation_size=task.observation_size,
+        action_size=task.action_size,
+        descriptor_low=task.descriptor_low,
+        descriptor_high=task.descriptor_high,
+        deterministic=task.deterministic,
+        lengthscale=task.lengthscale,
+        rollout=functools.partial(rollout, task),
+    )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

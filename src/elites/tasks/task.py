@@ -44,6 +44,8 @@ class Task:
     episode_descriptor: Literal["final", "mean"] = "final"
     """An episode's descriptor: of the state it ends in, or the mean over the states it reaches."""
     deterministic: bool = True
+    lengthscale: float = 0.1
+    """Of the descriptor similarity in DCG-MAP-Elites, on descriptors scaled to [-1, 1]."""
     body_model: Model | None = None
     """How to draw the robot; then `bodies` says where its parts are."""
     bodies: Callable[[TaskState], Array] | None = None

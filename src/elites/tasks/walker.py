@@ -70,6 +70,7 @@ def walker_uni() -> Task:
         reset=reset,
         step=step,
         episode_descriptor="mean",
+        lengthscale=0.016,
         body_model=model,
         bodies=lambda state: state.inner.bodies,
         summary="A planar biped that must find every way of walking forward",

@@ -1,0 +1,245 @@
+"""MAP-Elites-ES: an evolution strategy walks from elite to elite.
+
+    every `generations`:  draw a parent from the archive, forget momentum, switch the mode
+    perturb the parent;  score the copies by fitness (exploit) or novelty (explore)
+    step along the estimated gradient;  evaluate the offspring, add it;  it is the next parent
+
+Explore comes first. A parent for exploring is drawn from the 5 most novel cells; one for exploiting
+half the time from the 2 fittest cells, else from the 2 fittest of the 5 that improved last.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from elites.core import archive as archives
+from elites.core import es, networks, novelty
+from elites.core.archive import Archive
+from elites.core.map_elites import (
+    INITIAL,
+    Algorithm,
+    Metrics,
+    Outside,
+    Phase,
+    Reach,
+    measure_reach,
+)
+from elites.core.networks import MLP
+from elites.core.novelty import Memory
+from elites.core.problem import Array, Evaluation, Problem, evaluation_shape
+
+_EXPLORE, _EXPLOIT = 0, 1
+_MOST_NOVEL, _FITTEST, _LAST_IMPROVED = 5, 2, 5
+
+
+class State(NamedTuple):
+    archive: Archive
+    parent: Array  # [P]
+    moments: Any  # of Adam, for this parent
+    memory: Memory  # descriptors of all past offspring
+    iteration: Array
+    evaluations: Array
+    env_steps: Array
+
+
+class Proposal(NamedTuple):
+    """What a generation asks to evaluate first: perturbed copies of the (possibly new) parent."""
+
+    copies: Array  # [samples, P]
+    noise: Array  # [samples / 2, P]
+    parent: Array  # [P]
+    moments: Any
+
+
+def build(
+    problem: Problem,
+    policy: MLP,
+    *,
+    cells: int,
+    samples: int,
+    sigma: float,
+    rate: float,
+    l2: float,
+    generations: int,
+    neighbours: int,
+    memory_size: int,
+    repeats: int,
+) -> Algorithm:
+    adam = optax.adam(rate)
+    repeats = 1 if problem.deterministic else repeats
+    sample_lanes, offspring_lanes = evaluation_shape(samples), evaluation_shape(repeats)
+
+    def evaluate(policies: Array, lanes: int, key: Array) -> Evaluation:
+        count = policies.shape[0]
+        rows = policies[jnp.minimum(jnp.arange(lanes), count - 1)]
+        layers = networks.unflatten(policy, rows)
+        evaluation = problem.rollout(
+            lambda observation: networks.apply_each(policy, layers, observation),
+            jax.random.split(key, lanes),
+        )
+        kept = {f: getattr(evaluation, f)[:count] for f in ("fitness", "descriptors", "valid", "steps")}
+        return Evaluation(**kept, transitions=evaluation.transitions)
+
+    def offspring_mean(fitness: Array, descriptors: Array, valid: Array):
+        """One result from the repeated evaluations of an offspring."""
+        return fitness.mean(0)[None], descriptors.mean(0)[None], valid.all(0)[None]
+
+    def enter(state: State, policy_vector: Array, fitness, descriptors, valid, origin: Array):
+        archive, added, rejected = archives.add(
+            state.archive, policy_vector[None], fitness, descriptors, valid, origin[None],
+            state.iteration,
+        )  # fmt: skip
+        memory = novelty.append(state.memory, descriptors, ~rejected)
+        return state._replace(archive=archive, memory=memory), added[0], rejected.sum()
+
+    def blank(key: Array) -> State:
+        parent = networks.init(policy, key)
+        centroids = archives.centroids(problem.descriptor_low, problem.descriptor_high, cells)
+        return State(
+            archive=archives.empty(centroids, policy.size),
+            parent=parent,
+            moments=adam.init(parent),
+            memory=novelty.empty(memory_size, problem.descriptor_size),
+            iteration=jnp.zeros((), jnp.int32),
+            evaluations=jnp.zeros((), jnp.uint32),
+            env_steps=jnp.zeros((), jnp.uint32),
+        )
+
+    def welcome(state: State, fitness, descriptors, valid) -> State:
+        """Archive the one policy that a run starts with."""
+        result = offspring_mean(fitness, descriptors, valid)
+        state, _, _ = enter(state, state.parent, *result, jnp.int32(0))
+        return state._replace(evaluations=state.evaluations + jnp.uint32(repeats))
+
+    def copies_of_parent(state: State) -> Array:
+        return jnp.tile(state.parent, (repeats, 1))
+
+    def init(key: Array) -> State:
+        blank_key, rollout_key = jax.random.split(key)
+        state = blank(blank_key)
+        evaluation = evaluate(copies_of_parent(state), offspring_lanes, rollout_key)
+        state = welcome(state, evaluation.fitness, evaluation.descriptors, evaluation.valid)
+        return state._replace(env_steps=evaluation.steps.sum().astype(jnp.uint32))
+
+    def exploring(generation: Array) -> Array:
+        return (generation // generations) % 2 == _EXPLORE
+
+    def draw_parent(state: State, explore: Array, key: Array) -> Array:
+        """A cell to go on from. With few filled cells, the best of those there are."""
+        archive = state.archive
+        full = archives.filled(archive)
+        pick_key, coin_key = jax.random.split(key)
+
+        def one_of_best(score: Array, count: int, among: Array) -> Array:
+            best = jax.lax.top_k(jnp.where(among, score, -jnp.inf), min(count, cells))[1]
+            available = jnp.minimum(among.sum(), count)
+            return best[jax.random.randint(pick_key, (), 0, jnp.maximum(available, 1))]
+
+        cell_novelty = novelty.mean_distance(
+            state.memory, archive.descriptors, neighbours, squared=False
+        )
+        by_age = jax.lax.top_k(jnp.where(full, archive.born, -2), min(_LAST_IMPROVED, cells))[1]
+        recent = full & jnp.zeros(cells, bool).at[by_age].set(True)
+        fittest = jnp.where(
+            jax.random.bernoulli(coin_key),
+            one_of_best(archive.fitness, _FITTEST, full),
+            one_of_best(archive.fitness, _FITTEST, recent),
+        )
+        return jnp.where(explore, one_of_best(cell_novelty, _MOST_NOVEL, full), fittest)
+
+    def ask(state: State, key: Array) -> Proposal:
+        parent_key, noise_key = jax.random.split(key)
+        turn = (state.iteration % generations == 0) & (state.iteration > 0)
+        cell = draw_parent(state, exploring(state.iteration), parent_key)
+        drawn = state.archive.policies[cell]
+        parent = jnp.where(turn, drawn, state.parent)
+        moments = jax.tree.map(
+            lambda fresh, old: jnp.where(turn, fresh, old), adam.init(parent), state.moments
+        )
+        noise = es.noise(noise_key, samples // 2, policy.size)
+        return Proposal(es.population(parent, noise, sigma), noise, parent, moments)
+
+    def improve(state: State, proposal: Proposal, fitness, descriptors, valid) -> State:
+        """Follow the gradient of fitness or novelty: the state whose parent is the offspring."""
+        fresh = novelty.mean_distance(state.memory, descriptors, neighbours, squared=False)
+        score = jnp.where(exploring(state.iteration), fresh, fitness)
+        ranks = es.centred_ranks(jnp.where(valid, score, -jnp.inf))
+        descent = -es.gradient(ranks, proposal.noise, sigma) + l2 * proposal.parent
+        update, moments = adam.update(descent, proposal.moments)
+        return state._replace(
+            parent=proposal.parent + update,
+            moments=moments,
+            evaluations=state.evaluations + jnp.uint32(samples),
+        )
+
+    def conclude(state: State, fitness, descriptors, valid) -> tuple[State, Metrics]:
+        """Add the offspring, `state.parent`, from its evaluations [repeats]."""
+        origin = jnp.where(exploring(state.iteration), 1, 2)
+        explored = exploring(state.iteration)
+        state = state._replace(
+            iteration=state.iteration + 1, evaluations=state.evaluations + jnp.uint32(repeats)
+        )
+        result = offspring_mean(fitness, descriptors, valid)
+        state, added, rejected = enter(state, state.parent, *result, origin)
+        metrics = Metrics(
+            **archives.summary(state.archive)._asdict(),
+            evaluations=state.evaluations,
+            env_steps=state.env_steps,
+            added={"explore": (added & explored).sum(), "exploit": (added & ~explored).sum()},
+            rejected=rejected,
+            critic_loss={},
+            actor_loss={},
+        )
+        return state, metrics
+
+    def step(state: State, key: Array) -> tuple[State, Metrics]:
+        ask_key, copies_key, offspring_key = jax.random.split(key, 3)
+        proposal = ask(state, ask_key)
+        copies = evaluate(proposal.copies, sample_lanes, copies_key)
+        state = improve(state, proposal, copies.fitness, copies.descriptors, copies.valid)
+        own = evaluate(copies_of_parent(state), offspring_lanes, offspring_key)
+        spent = (copies.steps.sum() + own.steps.sum()).astype(jnp.uint32)
+        state = state._replace(env_steps=state.env_steps + spent)
+        return conclude(state, own.fitness, own.descriptors, own.valid)
+
+    def reach(state: State, key: Array) -> Reach:
+        def run(policies: Array, targets: Array, key: Array):
+            evaluation = evaluate(policies, offspring_lanes, key)
+            return evaluation, evaluation
+
+        return measure_reach(state.archive, key, offspring_lanes, run, conditioned=False)
+
+    return Algorithm(
+        name="me_es",
+        problem=problem,
+        policy=policy,
+        origins=(INITIAL, "explore", "exploit"),
+        offspring={"explore or exploit": 1},
+        initial_evaluations=repeats,
+        evaluations_per_iteration=samples + repeats,
+        evaluation_shape=offspring_lanes,
+        init=init,
+        step=step,
+        reach=reach,
+        outside=Outside(
+            blank,
+            first=Phase(
+                lambda state, key: (copies_of_parent(state), ()),
+                lambda state, _, *results: (welcome(state, *results), None),
+            ),
+            cycle=(
+                Phase(
+                    lambda state, key: ((proposal := ask(state, key)).copies, proposal),
+                    lambda state, proposal, *results: (improve(state, proposal, *results), None),
+                ),
+                Phase(
+                    lambda state, key: (copies_of_parent(state), ()),
+                    lambda state, _, *results: conclude(state, *results),
+                ),
+            ),
+        ),
+    )

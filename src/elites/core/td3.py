@@ -1,0 +1,184 @@
+"""TD3, conditioned on a descriptor or not: twin critics, a delayed actor, slow targets.
+
+The critic Q(s, a | d') values acting well *and* ending with descriptor d': the reward of a
+transition whose episode ended at d counts by the similarity S(d, d') = exp(-|d - d'| / l) (the
+paper's equations 5 and 6, algorithm 5):
+
+    y = S(d, d') r + discount (1 - done) min_i Q'_i(s', clip(pi'(s' | d') + noise) | d')
+
+    for each step:   sample a batch;  both critics regress on y;  targets of the critics follow
+    every `delay`-th step, before its critic update:  the actor climbs Q_1;  its target follows
+
+Without conditioning the descriptors have width zero: nothing is concatenated, the similarity is 1,
+and the same code is plain TD3. Both critics are one array [2, P], each optimiser works on one flat
+array, and the actor's delay is a static pattern of the loop.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from elites.core import networks
+from elites.core.networks import MLP
+
+Array = jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class TD3:
+    """The static numbers of a learner."""
+
+    actor: MLP
+    critic: MLP
+    actor_conditioned: bool
+    actor_rate: float
+    critic_rate: float
+    discount: float
+    target_rate: float
+    smoothing_noise: float
+    smoothing_clip: float
+    delay: int
+    steps: int
+    batch_size: int
+    lengthscale: float
+    sampled_negatives: bool = False
+    """Use half a batch twice: with the descriptor reached, and with another episode's."""
+
+
+class TD3State(NamedTuple):
+    actor: Array  # [Pa]
+    target_actor: Array  # [Pa]
+    critics: Array  # [2, Pc]
+    target_critics: Array  # [2, Pc]
+    actor_moments: optax.OptState
+    critic_moments: optax.OptState
+
+
+class Batch(NamedTuple):
+    """Transitions; descriptors are normalised to [-1, 1] and of width 0 without conditioning."""
+
+    observation: Array  # [..., N, O]
+    action: Array  # [..., N, A]
+    reward: Array  # [..., N]
+    next_observation: Array  # [..., N, O]
+    done: Array  # [..., N]
+    truncation: Array  # [..., N]
+    descriptor: Array  # [..., N, D] d: what the episode reached
+    target: Array  # [..., N, D] d': what it is judged by
+
+
+class Losses(NamedTuple):
+    critic: Array
+    actor: Array
+
+
+def init(td3: TD3, key: Array) -> TD3State:
+    actor_key, critic_key = jax.random.split(key)
+    actor = networks.init(td3.actor, actor_key)
+    critics = jax.vmap(lambda k: networks.init(td3.critic, k))(jax.random.split(critic_key))
+    return TD3State(
+        actor, actor, critics, critics,
+        optax.adam(td3.actor_rate).init(actor), optax.adam(td3.critic_rate).init(critics),
+    )  # fmt: skip
+
+
+def similarity(descriptor: Array, target: Array, lengthscale: float) -> Array:
+    """S(d, d') in ]0, 1]."""
+    return jnp.exp(-jnp.sqrt(jnp.sum(jnp.square(descriptor - target), -1)) / lengthscale)
+
+
+def act(td3: TD3, actor: Array, observation: Array, target: Array) -> Array:
+    """pi(s | d'), or pi(s) if the actor is not conditioned."""
+    inputs = jnp.concatenate([observation, target], -1) if td3.actor_conditioned else observation
+    return networks.apply(td3.actor, networks.unflatten(td3.actor, actor), inputs)
+
+
+def value(td3: TD3, critic: Array, observation: Array, action: Array, target: Array) -> Array:
+    """Q(s, a | d') of one critic [Pc]."""
+    inputs = jnp.concatenate([observation, action, target], -1)
+    return networks.apply(td3.critic, networks.unflatten(td3.critic, critic), inputs)[..., 0]
+
+
+def critic_target(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> Array:
+    """y [N]; `noise` [N, A] is standard normal."""
+    noise = jnp.clip(td3.smoothing_noise * noise, -td3.smoothing_clip, td3.smoothing_clip)
+    action = act(td3, state.target_actor, batch.next_observation, batch.target)
+    action = jnp.clip(action + noise, -1.0, 1.0)
+    values = jax.vmap(lambda c: value(td3, c, batch.next_observation, action, batch.target))(
+        state.target_critics
+    )
+    reward = similarity(batch.descriptor, batch.target, td3.lengthscale) * batch.reward
+    return reward + td3.discount * (1.0 - batch.done) * values.min(0)
+
+
+def critic_loss(td3: TD3, critics: Array, batch: Batch, y: Array) -> Array:
+    """The sum of both mean squared errors; transitions cut by the time limit count as no error."""
+    values = jax.vmap(lambda c: value(td3, c, batch.observation, batch.action, batch.target))(
+        critics
+    )
+    error = (values - y[None]) * (1.0 - batch.truncation)[None]
+    return jnp.sum(jnp.mean(jnp.square(error), -1))
+
+
+def actor_loss(td3: TD3, actor: Array, critic: Array, batch: Batch) -> Array:
+    action = act(td3, actor, batch.observation, batch.target)
+    return -jnp.mean(value(td3, critic, batch.observation, action, batch.target))
+
+
+def update_critics(td3: TD3, state: TD3State, batch: Batch, noise: Array):
+    y = critic_target(td3, state, batch, noise)
+    loss, gradient = jax.value_and_grad(lambda c: critic_loss(td3, c, batch, y))(state.critics)
+    update, moments = optax.adam(td3.critic_rate).update(gradient, state.critic_moments)
+    critics = state.critics + update
+    targets = _follow(state.target_critics, critics, td3.target_rate)
+    return state._replace(critics=critics, target_critics=targets, critic_moments=moments), loss
+
+
+def update_actor(td3: TD3, state: TD3State, batch: Batch, critics: Array):
+    loss, gradient = jax.value_and_grad(lambda a: actor_loss(td3, a, critics[0], batch))(
+        state.actor
+    )
+    update, moments = optax.adam(td3.actor_rate).update(gradient, state.actor_moments)
+    actor = state.actor + update
+    target = _follow(state.target_actor, actor, td3.target_rate)
+    return state._replace(actor=actor, target_actor=target, actor_moments=moments), loss
+
+
+def update(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tuple[TD3State, Losses]:
+    """One turn of the delay: `delay` critic steps on batches [delay, N, ...], one actor step."""
+    critic_losses, loss = [], jnp.float32(0.0)
+    for i in range(td3.delay):
+        batch = jax.tree.map(lambda a, i=i: a[i], batches)
+        critics = state.critics
+        state, critic_step_loss = update_critics(td3, state, batch, noise[i])
+        critic_losses.append(critic_step_loss)
+        if i == 0:  # the actor climbs the critic as it was before this step
+            state, loss = update_actor(td3, state, batch, critics)
+    return state, Losses(jnp.mean(jnp.stack(critic_losses)), loss)
+
+
+def train(td3: TD3, state: TD3State, batches: Batch, key: Array) -> tuple[TD3State, Losses]:
+    """All steps of an iteration, on batches [steps, N, ...]; losses are means over the steps."""
+    if td3.sampled_negatives:
+        batches = with_negatives(batches)
+    noise = jax.random.normal(key, batches.action.shape)
+    turns = td3.steps // td3.delay
+    split = jax.tree.map(lambda a: a.reshape(turns, td3.delay, *a.shape[1:]), (batches, noise))
+    state, losses = jax.lax.scan(lambda s, x: update(td3, s, *x), state, split)
+    return state, jax.tree.map(jnp.mean, losses)
+
+
+def with_negatives(batches: Batch) -> Batch:
+    """Each transition twice: judged by the descriptor it reached, and by those in reverse order."""
+    twice = jax.tree.map(lambda a: jnp.concatenate([a, a], axis=1), batches)
+    reached = batches.descriptor
+    return twice._replace(target=jnp.concatenate([reached, reached[:, ::-1]], axis=1))
+
+
+def _follow(target: Array, source: Array, rate: float) -> Array:
+    return (1.0 - rate) * target + rate * source

@@ -1,0 +1,415 @@
+"""Train from Python: one call, or your own loop.
+
+    run = elites.train("ant_omni", "dcg_me", seeds=4, evaluations=100_000)
+    run.actor(observation, descriptor)     # the distilled policy; descriptor in task units
+    run.archive.nearest(descriptor)        # an elite to deploy
+
+A level below, `elites.build(task, name)` gives `init(key)` and `step(state, key)`; `AskTell`
+serves evaluations that happen elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from elites import tasks
+from elites.core import algorithms, archive, networks, td3
+from elites.core.algorithms import Hyperparameters
+from elites.core.archive import Archive
+from elites.core.map_elites import Algorithm, Metrics, Reach
+from elites.core.networks import MLP
+from elites.core.problem import normalise
+from elites.tasks.rollout import problem
+from elites.tasks.task import Task
+
+Array = jax.Array
+
+
+def build(task: str | Task, name: str = "dcg_me", **hyperparameters) -> Algorithm:
+    """An algorithm on a task: `init(key) -> state`, `step(state, key) -> (state, metrics)`."""
+    algorithms.check(name)
+    hp = hyperparameters_of(**hyperparameters)
+    task = tasks.make(task) if isinstance(task, str) else task
+    return algorithms.make(name, problem(task), hp)
+
+
+def hyperparameters_of(**values) -> Hyperparameters:
+    """The paper's values but for those given; an unknown name is refused."""
+    known = [field.name for field in dataclasses.fields(Hyperparameters)]
+    for name in values:
+        if name not in known:
+            raise ValueError(
+                f"unknown hyperparameter '{name}'.{tasks.suggestion(name, known)} "
+                f"Known: {', '.join(known)}"
+            )
+    return Hyperparameters(**values)
+
+
+# ----------------------------------------------------------------------------------- many seeds
+
+
+@dataclasses.dataclass(frozen=True)
+class Batched:
+    """An algorithm over a batch of seeds: every array of a state has the seeds as first axis.
+
+    Seeds are spread over all local devices when their number divides.
+    """
+
+    algorithm: Algorithm
+    init: Callable[[Array], Any]
+    """keys [seeds] -> state"""
+    step: Callable[[Any, Array], tuple[Any, Metrics]]
+    """(state, keys [seeds]) -> state, metrics; the state handed in is used up"""
+    reach: Callable[[Any, Array], Reach]
+
+
+def over_seeds(algorithm: Algorithm, seeds: int) -> Batched:
+    devices = jax.local_devices()
+    spread = len(devices) > 1 and seeds % len(devices) == 0
+
+    def batched(function: Callable, donate: tuple[int, ...] = ()) -> Callable:
+        mapped = jax.vmap(function)
+        if spread:
+            mesh = Mesh(np.array(devices), ("seed",))
+            spec = PartitionSpec("seed")
+            mapped = jax.shard_map(
+                mapped, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
+            )
+        return jax.jit(mapped, donate_argnums=donate)
+
+    return Batched(
+        algorithm,
+        batched(algorithm.init),
+        batched(algorithm.step, donate=(0,)),
+        batched(algorithm.reach),
+    )
+
+
+def iteration_keys(keys: Array, iteration: int) -> Array:
+    """The keys [seeds] of an iteration: a function of the seed and the iteration alone."""
+    return jax.vmap(lambda key: jax.random.fold_in(key, iteration))(keys)
+
+
+def seed_keys(seeds: Iterable[int]) -> Array:
+    return jnp.stack([jax.random.key(seed) for seed in seeds])
+
+
+# -------------------------------------------------------------------------------------- results
+
+
+@dataclasses.dataclass(frozen=True)
+class Elite:
+    """One policy of the archive; call it on an observation, or on rows of observations."""
+
+    policy: np.ndarray = dataclasses.field(repr=False)  # [P]
+    fitness: float
+    descriptor: np.ndarray  # [D] in task units
+    cell: int
+    origin: str
+    born: int
+    network: MLP = dataclasses.field(repr=False)
+
+    def __call__(self, observation) -> Array:
+        layers = networks.unflatten(self.network, jnp.asarray(self.policy))
+        return networks.apply(self.network, layers, jnp.asarray(observation, jnp.float32))
+
+
+class Elites(Sequence[Elite]):
+    """The archive of one seed: a sequence of its elites, without the empty cells."""
+
+    def __init__(self, archive_: Archive, algorithm: Algorithm):
+        self.arrays: Archive = jax.tree.map(np.asarray, archive_)
+        """All cells, as arrays; empty ones have fitness -inf."""
+        self.algorithm = algorithm
+        self.cells = np.flatnonzero(np.isfinite(self.arrays.fitness))
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self._elite(cell) for cell in self.cells[index]]
+        return self._elite(self.cells[index])
+
+    def _elite(self, cell: int) -> Elite:
+        a = self.arrays
+        return Elite(
+            policy=a.policies[cell],
+            fitness=float(a.fitness[cell]),
+            descriptor=a.descriptors[cell],
+            cell=int(cell),
+            origin=self.algorithm.origins[int(a.origin[cell])],
+            born=int(a.born[cell]),
+            network=self.algorithm.policy,
+        )
+
+    @property
+    def fitness(self) -> np.ndarray:
+        """[n] of the elites."""
+        return self.arrays.fitness[self.cells]
+
+    @property
+    def descriptors(self) -> np.ndarray:
+        """[n, D] reached by the elites, in task units."""
+        return self.arrays.descriptors[self.cells]
+
+    @property
+    def policies(self) -> np.ndarray:
+        """[n, P]"""
+        return self.arrays.policies[self.cells]
+
+    @property
+    def coverage(self) -> float:
+        return len(self.cells) / len(self.arrays.fitness)
+
+    @property
+    def qd_score(self) -> float:
+        return float(self.fitness.sum())
+
+    def nearest(self, descriptor) -> Elite:
+        """The elite whose descriptor is nearest to the one asked for, in task units."""
+        asked = _checked_descriptor(self.algorithm, descriptor)
+        if not len(self):
+            raise ValueError("the archive is empty")
+        distance = np.sum((self.descriptors - np.asarray(asked)) ** 2, axis=-1)
+        return self[int(np.argmin(distance))]
+
+    def best(self) -> Elite:
+        return self[int(np.argmax(self.fitness))]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} elites in {len(self.arrays.fitness)} cells>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Actor:
+    """The policy a learner trained: of observation and descriptor if conditioned, else of the first."""
+
+    parameters: np.ndarray
+    algorithm: Algorithm = dataclasses.field(repr=False)
+
+    @property
+    def conditioned(self) -> bool:
+        learner = self.algorithm.learner
+        return bool(learner and learner.actor_conditioned)
+
+    def __call__(self, observation, descriptor=None) -> Array:
+        learner = self.algorithm.learner
+        assert learner is not None
+        observation = jnp.asarray(observation, jnp.float32)
+        if observation.shape[-1:] != (self.algorithm.problem.observation_size,):
+            raise ValueError(
+                f"observation must have {self.algorithm.problem.observation_size} entries, got "
+                f"shape {observation.shape}"
+            )
+        if not self.conditioned:
+            if descriptor is not None:
+                raise ValueError(
+                    f"the actor of {self.algorithm.name} takes no descriptor: it is not conditioned"
+                )
+            asked = jnp.zeros((*observation.shape[:-1], 0))
+        else:
+            if descriptor is None:
+                raise ValueError("the actor needs a descriptor, in task units")
+            asked = normalise(
+                self.algorithm.problem, _checked_descriptor(self.algorithm, descriptor)
+            )
+            shape = (*observation.shape[:-1], asked.shape[-1])
+            asked = jnp.broadcast_to(asked, shape)
+        return td3.act(learner, jnp.asarray(self.parameters), observation, asked)
+
+
+def _checked_descriptor(algorithm: Algorithm, descriptor) -> Array:
+    descriptor = jnp.asarray(descriptor, jnp.float32)
+    size = algorithm.problem.descriptor_size
+    if descriptor.shape[-1:] != (size,):
+        raise ValueError(f"a descriptor has {size} entries, got shape {tuple(descriptor.shape)}")
+    return descriptor
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedResult:
+    archive: Elites
+    actor: Actor | None
+    metrics: dict[str, np.ndarray]  # name -> [iterations]
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What training came to. `archive` and `actor` are those of the seed with the best QD-score."""
+
+    algorithm: Algorithm
+    seeds: tuple[int, ...]
+    state: Any = dataclasses.field(repr=False)
+    """The final state, seeds first."""
+    metrics: dict[str, np.ndarray] = dataclasses.field(repr=False)
+    """name -> [iterations, seeds]"""
+    batched: Batched = dataclasses.field(repr=False)
+
+    @property
+    def best(self) -> int:
+        """Index of the seed with the best QD-score."""
+        scores = jax.vmap(lambda a: archive.summary(a).qd_score)(self.state.archive)
+        return int(np.argmax(np.asarray(scores)))
+
+    @property
+    def archive(self) -> Elites:
+        return self.seed(self.best).archive
+
+    @property
+    def actor(self) -> Actor | None:
+        return self.seed(self.best).actor
+
+    def seed(self, index: int) -> SeedResult:
+        """Archive, actor and metrics of one seed, by its place in `seeds`."""
+        state = jax.tree.map(lambda a: a[index], self.state)
+        actor = self.algorithm.actor
+        return SeedResult(
+            archive=Elites(state.archive, self.algorithm),
+            actor=Actor(np.asarray(actor(state)), self.algorithm) if actor else None,
+            metrics={name: values[:, index] for name, values in self.metrics.items()},
+        )
+
+    def reach(self, seed: int = 0) -> Reach:
+        """Archive and actor re-evaluated now, seeds first: the paper's two further metrics."""
+        keys = iteration_keys(seed_keys(range(seed, seed + len(self.seeds))), 0)
+        return jax.tree.map(np.asarray, self.batched.reach(self.state, keys))
+
+
+# -------------------------------------------------------------------------------------- training
+
+
+def train(
+    task: str | Task,
+    algorithm: str = "dcg_me",
+    *,
+    seeds: int | Sequence[int] = 1,
+    evaluations: int = 1_000_000,
+    progress: Callable[[int, dict[str, np.ndarray]], None] | None = None,
+    **hyperparameters,
+) -> Run:
+    """Train until the first iteration that reaches the budget of evaluations.
+
+    `seeds` is their number, or the seeds themselves. `progress(iteration, metrics)` is called after
+    every iteration with values [seeds]. Everything else is a field of `Hyperparameters`; the
+    defaults are the paper's.
+    """
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not chosen:
+        raise ValueError("seeds must be at least 1")
+    built = build(task, algorithm, **hyperparameters)
+    count = iterations_for(built, evaluations)
+    batched = over_seeds(built, len(chosen))
+    keys = seed_keys(chosen)
+    state = batched.init(iteration_keys(keys, 0))
+    history: list[dict[str, np.ndarray]] = []
+    for i in range(1, count + 1):
+        state, metrics = batched.step(state, iteration_keys(keys, i))
+        history.append(named(metrics))
+        if progress is not None:
+            progress(i, history[-1])
+    columns = history[0] if history else {}
+    table = {name: np.stack([row[name] for row in history]) for name in columns}
+    return Run(built, chosen, state, table, batched)
+
+
+def iterations_for(built: Algorithm, evaluations: int) -> int:
+    """Iterations until the budget is reached; the evaluations before the first count."""
+    if evaluations < built.initial_evaluations + built.evaluations_per_iteration:
+        raise ValueError(
+            f"evaluations must be at least {built.initial_evaluations}"
+            f" + {built.evaluations_per_iteration}, the start and one iteration of {built.name}; "
+            f"got {evaluations}"
+        )
+    return -(-(evaluations - built.initial_evaluations) // built.evaluations_per_iteration)
+
+
+def named(metrics: Metrics) -> dict[str, np.ndarray]:
+    """Metrics by name; those of a variation or a learner as `added.ga`, `critic_loss.quality`."""
+    table = {}
+    for name, value in metrics._asdict().items():
+        if isinstance(value, dict):
+            table |= {f"{name}.{part}": np.asarray(v) for part, v in value.items()}
+        else:
+            table[name] = np.asarray(value)
+    return table
+
+
+# ---------------------------------------------------------------------------------------- ask/tell
+
+
+class AskTell:
+    """An algorithm whose policies are evaluated elsewhere: another simulator, a real robot.
+
+        search = AskTell(elites.build(task, "me"), seed=0)
+        while ...:
+            policies = search.ask()                    # [n, P]
+            search.tell(fitness, descriptors)          # [n], [n, D] in task units
+
+    For algorithms that learn from results alone (`me`, `me_es`); n may differ between calls.
+    """
+
+    def __init__(self, algorithm: Algorithm, seed: int = 0):
+        if algorithm.outside is None:
+            raise ValueError(
+                f"{algorithm.name} learns from the transitions of its own rollouts and cannot be "
+                "driven by ask and tell; me and me_es can"
+            )
+        self.algorithm = algorithm
+        self._outside = algorithm.outside
+        self._key = jax.random.key(seed)
+        self._calls = 0
+        self._pending: Any = None
+        self._asked: int | None = None
+        self._ask = [jax.jit(phase.ask) for phase in (self._outside.first, *self._outside.cycle)]
+        self._tell = [jax.jit(phase.tell) for phase in (self._outside.first, *self._outside.cycle)]
+        self.state = jax.jit(self._outside.blank)(jax.random.fold_in(self._key, 0))
+        self.metrics: dict[str, np.ndarray] = {}
+        """Of the last completed iteration."""
+
+    @property
+    def archive(self) -> Elites:
+        return Elites(self.state.archive, self.algorithm)
+
+    def _phase(self) -> int:
+        cycle = len(self._outside.cycle)
+        return 0 if self._calls == 0 else 1 + (self._calls - 1) % cycle
+
+    def ask(self) -> np.ndarray:
+        """Policies [n, P] to evaluate."""
+        if self._asked is not None:
+            raise ValueError("ask was called twice: tell the results of the first batch before")
+        key = jax.random.fold_in(self._key, self._calls + 1)
+        policies, self._pending = self._ask[self._phase()](self.state, key)
+        self._asked = len(policies)
+        return np.asarray(policies)
+
+    def tell(self, fitness, descriptors, valid=None) -> None:
+        """Results of the last `ask`, in its order; failed evaluations by NaN or `valid` False."""
+        if self._asked is None:
+            raise ValueError("tell was called before ask")
+        n, problem_ = self._asked, self.algorithm.problem
+        fitness = jnp.asarray(fitness, jnp.float32)
+        descriptors = jnp.asarray(descriptors, jnp.float32)
+        valid = jnp.ones(n, bool) if valid is None else jnp.asarray(valid, bool)
+        expected = {"fitness": (n,), "descriptors": (n, problem_.descriptor_size), "valid": (n,)}
+        given = {"fitness": fitness, "descriptors": descriptors, "valid": valid}
+        for name, shape in expected.items():
+            if given[name].shape != shape:
+                raise ValueError(f"{name} must have shape {shape}, got {given[name].shape}")
+        low, high = (jnp.array(b)[None] for b in (problem_.descriptor_low, problem_.descriptor_high))
+        descriptors = jnp.clip(descriptors, low, high)
+        self.state, metrics = self._tell[self._phase()](
+            self.state, self._pending, fitness, descriptors, valid
+        )
+        self._calls += 1
+        self._asked = self._pending = None
+        if metrics is not None:
+            self.metrics = named(metrics)
