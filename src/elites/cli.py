@@ -11,7 +11,6 @@ ELITES_DEBUG set in the environment the traceback is shown instead.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import io
 import itertools
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 import elites
+from elites import tasks as registry
 
 if TYPE_CHECKING:
     from elites.tasks.task import Task
@@ -43,10 +43,7 @@ def tasks(
     Args:
         task: The task to explain; without it, all are listed.
     """
-    from elites import tasks as registry
-
     if task:
-        registry.check(task)
         print(_explain(registry.make(task)))
     else:
         print(_overview([registry.make(name) for name in registry.names()]))
@@ -99,7 +96,8 @@ def _parse(arguments: Sequence[str]) -> Callable[[], None]:
         kind = "option" if name.startswith("-") else "command"
         known = ["--help", "--version"] if kind == "option" else list(COMMANDS)
         raise ValueError(
-            f"unknown {kind} '{name}'.{_suggestion(name, known)} Known {kind}s: {', '.join(known)}"
+            f"unknown {kind} '{name}'.{registry.suggestion(name, known)} "
+            f"Known {kind}s: {', '.join(known)}"
         )
     return _parse_options(name, COMMANDS[name], rest)
 
@@ -129,13 +127,8 @@ def _parse_options(name: str, command: Callable[..., None], arguments: Sequence[
     options = re.findall(r"--[a-z][\w.-]*", page.getvalue())
     flag = unknown[0].partition("=")[0]
     raise ValueError(
-        f"unknown option '{flag}'.{_suggestion(flag, options)} See 'elites {name} --help'"
+        f"unknown option '{flag}'.{registry.suggestion(flag, options)} See 'elites {name} --help'"
     )
-
-
-def _suggestion(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" Did you mean '{close[0]}'?" if close else ""
 
 
 def _unbox(message: str) -> str:

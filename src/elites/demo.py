@@ -5,6 +5,8 @@ Every policy runs one episode; nothing is trained. This is where each of the alg
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -39,12 +41,12 @@ def run(output: Path, population: int, seed: int) -> None:
         .compile()
     )
     compile_seconds = time.perf_counter() - start
+    evaluation = jax.tree.map(np.asarray, evaluate(policies, keys))
     seconds = []
     for _ in range(3):
         start = time.perf_counter()
-        evaluation = jax.block_until_ready(evaluate(policies, keys))
+        jax.block_until_ready(evaluate(policies, keys))
         seconds.append(time.perf_counter() - start)
-    evaluation = jax.tree.map(np.asarray, evaluation)
 
     picture = output / "ant_omni_population.png"
     print()
@@ -52,8 +54,15 @@ def run(output: Path, population: int, seed: int) -> None:
     _draw(task, evaluation, picture)
     print()
     print(f"picture: {picture}")
-    print("next:    elites tasks            the tasks")
-    print("         elites tasks ant_omni   what this robot sees, does and is paid for")
+    print(f"next:    {_program()} tasks            the tasks")
+    print(f"         {_program()} tasks ant_omni   what this robot sees, does and is paid for")
+
+
+def _program() -> str:
+    """How the user calls the command; it need not be on the PATH."""
+    if shutil.which("elites"):
+        return "elites"
+    return sys.argv[0] if sys.argv[0].endswith("elites") else "python -m elites.cli"
 
 
 def _summary(evaluation: Evaluation, compile_seconds: float, seconds: float) -> str:
@@ -87,6 +96,7 @@ def _draw(task: Task, evaluation: Evaluation, picture: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     from matplotlib.collections import LineCollection
+    from matplotlib.colors import Normalize
 
     valid = np.asarray(evaluation.valid)
     fitness = np.asarray(evaluation.fitness)[valid]
@@ -102,7 +112,7 @@ def _draw(task: Task, evaluation: Evaluation, picture: Path) -> None:
             1, 2, figsize=(10.5, 4.8), width_ratios=(1.25, 1), layout="constrained"
         )
         colours = plt.get_cmap("viridis")
-        scale = plt.Normalize(fitness.min(), fitness.max())
+        scale = Normalize(fitness.min(), fitness.max())
         shade = colours(scale(fitness[order]))
         plane.add_collection(LineCollection(paths, colors=shade, linewidths=0.7, alpha=0.55))
         plane.scatter(*ends[order].T, c=shade, s=14, edgecolors="white", linewidths=0.4, zorder=3)

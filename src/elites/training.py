@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +49,7 @@ def hyperparameters_of(**values) -> Hyperparameters:
                 f"unknown hyperparameter '{name}'.{tasks.suggestion(name, known)} "
                 f"Known: {', '.join(known)}"
             )
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
     return Hyperparameters(**values)
 
 
@@ -125,18 +126,22 @@ class Elites(Sequence[Elite]):
     """The archive of one seed: a sequence of its elites, without the empty cells."""
 
     def __init__(self, archive_: Archive, algorithm: Algorithm):
-        self.arrays: Archive = jax.tree.map(np.asarray, archive_)
-        """All cells, as arrays; empty ones have fitness -inf."""
+        self.arrays: Any = jax.tree.map(np.asarray, archive_)
+        """The `Archive` as NumPy arrays: all cells; empty ones have fitness -inf."""
         self.algorithm = algorithm
         self.cells = np.flatnonzero(np.isfinite(self.arrays.fitness))
 
     def __len__(self) -> int:
         return len(self.cells)
 
-    def __getitem__(self, index):
+    @overload
+    def __getitem__(self, index: int) -> Elite: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Elite]: ...
+    def __getitem__(self, index: int | slice) -> Elite | list[Elite]:
         if isinstance(index, slice):
-            return [self._elite(cell) for cell in self.cells[index]]
-        return self._elite(self.cells[index])
+            return [self._elite(int(cell)) for cell in self.cells[index]]
+        return self._elite(int(self.cells[index]))
 
     def _elite(self, cell: int) -> Elite:
         a = self.arrays
@@ -190,7 +195,7 @@ class Elites(Sequence[Elite]):
 
 @dataclasses.dataclass(frozen=True)
 class Actor:
-    """The policy a learner trained: of observation and descriptor if conditioned, else of the first."""
+    """The policy a learner trained, of an observation and, if conditioned, a descriptor."""
 
     parameters: np.ndarray
     algorithm: Algorithm = dataclasses.field(repr=False)
@@ -302,12 +307,23 @@ def train(
     defaults are the paper's.
     """
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not chosen:
-        raise ValueError("seeds must be at least 1")
     built = build(task, algorithm, **hyperparameters)
-    count = iterations_for(built, evaluations)
-    batched = over_seeds(built, len(chosen))
-    keys = seed_keys(chosen)
+    return train_algorithm(built, seeds=chosen, evaluations=evaluations, progress=progress)
+
+
+def train_algorithm(
+    algorithm: Algorithm,
+    *,
+    seeds: Sequence[int],
+    evaluations: int,
+    progress: Callable[[int, dict[str, np.ndarray]], None] | None = None,
+) -> Run:
+    """`train` for an algorithm that is built already, of the registry or your own."""
+    if not seeds:
+        raise ValueError("seeds must be at least 1")
+    count = iterations_for(algorithm, evaluations)
+    batched = over_seeds(algorithm, len(seeds))
+    keys = seed_keys(seeds)
     state = batched.init(iteration_keys(keys, 0))
     history: list[dict[str, np.ndarray]] = []
     for i in range(1, count + 1):
@@ -315,9 +331,8 @@ def train(
         history.append(named(metrics))
         if progress is not None:
             progress(i, history[-1])
-    columns = history[0] if history else {}
-    table = {name: np.stack([row[name] for row in history]) for name in columns}
-    return Run(built, chosen, state, table, batched)
+    table = {name: np.stack([row[name] for row in history]) for name in history[0]}
+    return Run(algorithm, tuple(seeds), state, table, batched)
 
 
 def iterations_for(built: Algorithm, evaluations: int) -> int:
@@ -404,8 +419,12 @@ class AskTell:
         for name, shape in expected.items():
             if given[name].shape != shape:
                 raise ValueError(f"{name} must have shape {shape}, got {given[name].shape}")
-        low, high = (jnp.array(b)[None] for b in (problem_.descriptor_low, problem_.descriptor_high))
-        descriptors = jnp.clip(descriptors, low, high)
+        low, high = (
+            jnp.array(b)[None] for b in (problem_.descriptor_low, problem_.descriptor_high)
+        )
+        # An infinite descriptor is a failure, not a place beyond the bounds.
+        inside = jnp.clip(descriptors, low, high)
+        descriptors = jnp.where(jnp.isfinite(descriptors), inside, jnp.nan)
         self.state, metrics = self._tell[self._phase()](
             self.state, self._pending, fitness, descriptors, valid
         )

@@ -179,6 +179,11 @@ def _td3(
     )
 
 
+def conditioned_td3(problem: Problem, hp: Hyperparameters) -> TD3:
+    """The learner of DCG-MAP-Elites: actor and critic both see the descriptor."""
+    return _td3(problem, hp, conditioned=True)
+
+
 def genetic(count: int, hp: Hyperparameters, origin: str = "ga") -> Variation:
     """GA variation: `count` children of two uniformly drawn parents each."""
 
@@ -256,7 +261,9 @@ def injection(count: int, problem: Problem, learner: str, td3: TD3) -> Variation
 
 def _share(hp: Hyperparameters, parts: int, name: str) -> int:
     if hp.batch_size % parts:
-        raise ValueError(f"batch_size must be a multiple of {parts} for {name}, got {hp.batch_size}")
+        raise ValueError(
+            f"batch_size must be a multiple of {parts} for {name}, got {hp.batch_size}"
+        )
     return hp.batch_size // parts
 
 

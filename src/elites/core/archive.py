@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from elites.core.problem import random_index
+
 Array = jax.Array
 
 EMPTY = -1  # origin of a cell without an elite
@@ -34,13 +36,13 @@ def centroids(low: tuple[float, ...], high: tuple[float, ...], cells: int) -> Ar
 
     They depend on the box and the number of cells alone, so that seeds and algorithms share cells.
     """
-    low_, high_ = np.float32(low), np.float32(high)
+    low_, high_ = np.array(low, np.float32), np.array(high, np.float32)
     return jnp.asarray(low_ + _unit_centroids(len(low), cells) * (high_ - low_))
 
 
 @functools.cache
 def _unit_centroids(dimensions: int, cells: int) -> np.ndarray:
-    # On the CPU whatever the default device: sums of scattered floats have no fixed order on others.
+    # On the CPU whatever the default device: elsewhere scattered floats are summed in any order.
     with jax.ensure_compile_time_eval(), jax.default_device(jax.devices("cpu")[0]):
         sample_key, start_key = jax.random.split(jax.random.key(0))
         samples = jax.random.uniform(sample_key, (max(50_000, 10 * cells), dimensions))
@@ -77,7 +79,7 @@ def filled(archive: Archive) -> Array:
 
 
 def nearest_rows(rows: Array, points: Array) -> Array:
-    """For each of `points` [n, D], the index of the nearest of `rows` [R, D]; the first of equals."""
+    """The index [n] of the nearest of `rows` [R, D] to each of `points` [n, D]; first of equals."""
     # Differences, not the expanded square: that loses the digits which tell close rows apart.
     squares = [
         jnp.square(points[:, i][:, None] - rows[:, i][None, :]) for i in range(rows.shape[1])
@@ -130,7 +132,7 @@ def sample(archive: Archive, key: Array, count: int) -> Array:
     """Cells [count], uniform with replacement over the filled ones."""
     full = filled(archive)
     ranks = jnp.cumsum(full)
-    pick = jax.random.randint(key, (count,), 0, jnp.maximum(ranks[-1], 1))
+    pick = random_index(key, (count,), ranks[-1])
     return jnp.searchsorted(ranks, pick, side="right", method="compare_all")
 
 

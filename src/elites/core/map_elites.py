@@ -134,13 +134,15 @@ class Algorithm:
     evaluations_per_iteration: int
     evaluation_shape: int
     """Robots simulated together; re-evaluation at this shape gives the same bits."""
-    init: Callable[[Array], State]
-    step: Callable[[State, Array], tuple[State, Metrics]]
-    reach: Callable[[State, Array], Reach]
+    init: Callable[[Array], Any]
+    """key -> state, a pytree of arrays"""
+    step: Callable[[Any, Array], tuple[Any, Metrics]]
+    """(state, key) -> the next state, metrics of the iteration"""
+    reach: Callable[[Any, Array], Reach]
     """Re-evaluate the archive, and the actor at the archive's descriptors."""
     learner: TD3 | None = None
     """The learner whose actor is worth keeping."""
-    actor: Callable[[State], Array] | None = None
+    actor: Callable[[Any], Array] | None = None
     """The parameters of that actor."""
     outside: Outside | None = None
     """How to evaluate outside JAX; None for algorithms that learn from transitions."""
@@ -200,7 +202,8 @@ def compose(
             actions = networks.apply_each(policy, layers, observation[:count])
             if not actor_rollouts:
                 return actions
-            assert lead_td3 is not None and actor is not None
+            assert lead_td3 is not None
+            assert actor is not None
             led = td3.act(lead_td3, actor, observation[count:], asked[:actor_lanes])
             return jnp.concatenate([actions, led])
 
@@ -226,13 +229,14 @@ def compose(
         )
         reached = jnp.concatenate([offspring.descriptors, led.descriptors])
         judged_by = jnp.concatenate([targets, asked])
+        assert state.replay is not None
         mask = both.mask.reshape(-1)
         columns = _columns(problem, layout, both, reached, judged_by)
         replay = replays.insert(state.replay, layout, columns, mask)
-        kept = state.memory
-        if memory is not None:
-            kept = memory(kept, both)
-        return state._replace(replay=replay, memory=kept)
+        state = state._replace(replay=replay)
+        if memory is not None and state.memory is not None:
+            state = state._replace(memory=memory(state.memory, both))
+        return state
 
     def draw_targets(archive: Archive, key: Array) -> Array:
         """Descriptors for the actor [actor_rollouts, D]: those of elites, with noise."""
@@ -307,6 +311,7 @@ def compose(
         ):
             sample_key, noise_key = jax.random.split(k)
             count = part.td3.batch_size // (2 if part.td3.sampled_negatives else 1)
+            assert state.replay is not None
             rows = replays.sample(state.replay, sample_key, (part.td3.steps, count))
             batches = _batches(layout, rows)
             if part.reward is not None:
@@ -324,7 +329,9 @@ def compose(
     def tell(state: State, offspring: Offspring, fitness, descriptors, valid):
         """Add evaluated offspring: the new state, additions by origin, rejections."""
         counts = [v.count for v in variations]
-        origin = jnp.repeat(jnp.arange(1, len(counts) + 1), jnp.array(counts), total_repeat_length=batch)
+        origin = jnp.repeat(
+            jnp.arange(1, len(counts) + 1), jnp.array(counts), total_repeat_length=batch
+        )
         archive, added, rejected = archives.add(
             state.archive, offspring.policies, fitness, descriptors, valid, origin,
             state.iteration + 1,
@@ -384,18 +391,19 @@ def compose(
             own_key, led_key = jax.random.split(key)
             own, led = evaluate(policies, actor, targets[:actor_rollouts], own_key)
             if conditioned and actor_rollouts != batch:
-                led = lead_alone(actor, targets, led_key)
+                assert lead_td3 is not None
+                assert actor is not None
+                led = lead_alone(lead_td3, actor, targets, led_key)
             return own, led
 
         return measure_reach(state.archive, key, batch, run, conditioned)
 
-    def lead_alone(actor: Array, targets: Array, key: Array) -> Evaluation:
+    def lead_alone(learner: TD3, actor: Array, targets: Array, key: Array) -> Evaluation:
         """The conditioned actor at `batch` targets, without offspring beside it."""
-        assert lead_td3 is not None
         count = evaluation_shape(batch)
         asked = normalise(problem, targets[jnp.minimum(jnp.arange(count), batch - 1)])
         evaluation = problem.rollout(
-            lambda observation: td3.act(lead_td3, actor, observation, asked),
+            lambda observation: td3.act(learner, actor, observation, asked),
             jax.random.split(key, count),
         )
         return _take(evaluation, jnp.arange(batch))

@@ -81,7 +81,9 @@ def build(
             lambda observation: networks.apply_each(policy, layers, observation),
             jax.random.split(key, lanes),
         )
-        kept = {f: getattr(evaluation, f)[:count] for f in ("fitness", "descriptors", "valid", "steps")}
+        kept = {
+            f: getattr(evaluation, f)[:count] for f in ("fitness", "descriptors", "valid", "steps")
+        }
         return Evaluation(**kept, transitions=evaluation.transitions)
 
     def offspring_mean(fitness: Array, descriptors: Array, valid: Array):
@@ -167,11 +169,13 @@ def build(
         """Follow the gradient of fitness or novelty: the state whose parent is the offspring."""
         fresh = novelty.mean_distance(state.memory, descriptors, neighbours, squared=False)
         score = jnp.where(exploring(state.iteration), fresh, fitness)
-        ranks = es.centred_ranks(jnp.where(valid, score, -jnp.inf))
+        # A failed copy ranks last in both modes, whatever else was reported of it.
+        told = valid & jnp.isfinite(fitness) & jnp.isfinite(descriptors).all(-1)
+        ranks = es.centred_ranks(jnp.where(told, score, -jnp.inf))
         descent = -es.gradient(ranks, proposal.noise, sigma) + l2 * proposal.parent
-        update, moments = adam.update(descent, proposal.moments)
+        parent, moments = networks.descend(proposal.parent, descent, proposal.moments, rate)
         return state._replace(
-            parent=proposal.parent + update,
+            parent=parent,
             moments=moments,
             evaluations=state.evaluations + jnp.uint32(samples),
         )

@@ -13,6 +13,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import optax
 
 Array = jax.Array
 Layers = list[tuple[Array, Array]]  # kernel [..., inputs, outputs] and bias [..., outputs]
@@ -46,7 +47,9 @@ def init(network: MLP, key: Array) -> Array:
     pairs = list(itertools.pairwise(network.sizes))
     for (inputs, outputs), layer_key in zip(pairs, jax.random.split(key, len(pairs)), strict=True):
         limit = (3.0 / inputs) ** 0.5
-        parts.append(jax.random.uniform(layer_key, (inputs * outputs,), minval=-limit, maxval=limit))
+        parts.append(
+            jax.random.uniform(layer_key, (inputs * outputs,), minval=-limit, maxval=limit)
+        )
         parts.append(jnp.zeros(outputs))
     return jnp.concatenate(parts)
 
@@ -70,9 +73,7 @@ def apply(network: MLP, layers: Layers, x: Array) -> Array:
 
 def apply_each(network: MLP, layers: Layers, x: Array) -> Array:
     """n networks (leading axis n of every layer) on one input each, [n, inputs]."""
-    return _forward(
-        network, layers, x, lambda x, kernel: jnp.einsum("ni,nio->no", x, kernel)
-    )
+    return _forward(network, layers, x, lambda x, kernel: jnp.einsum("ni,nio->no", x, kernel))
 
 
 def _forward(network: MLP, layers: Layers, x: Array, product) -> Array:
@@ -81,6 +82,14 @@ def _forward(network: MLP, layers: Layers, x: Array, product) -> Array:
     kernel, bias = layers[-1]
     x = product(x, kernel) + bias
     return jnp.tanh(x) if network.output == "tanh" else x
+
+
+def descend(
+    parameters: Array, gradient: Array, moments: optax.OptState, rate: float
+) -> tuple[Array, optax.OptState]:
+    """One step of Adam down the gradient, on flat parameters [..., P]."""
+    update, moments = optax.adam(rate).update(gradient, moments)
+    return parameters + jnp.asarray(update), moments
 
 
 def flatten(layers: Layers) -> Array:
@@ -102,7 +111,10 @@ def fold(network: MLP, parameters: Array, condition: Array) -> Array:
     first = jnp.broadcast_to(kernel[:inputs], (len(condition), inputs, kernel.shape[1]))
     bias = bias[None] + condition @ kernel[inputs:]
     rest = [
-        (jnp.broadcast_to(k, (len(condition), *k.shape)), jnp.broadcast_to(b, (len(condition), *b.shape)))
+        (
+            jnp.broadcast_to(k, (len(condition), *k.shape)),
+            jnp.broadcast_to(b, (len(condition), *b.shape)),
+        )
         for k, b in rest
     ]
     return flatten([(first, bias), *rest])

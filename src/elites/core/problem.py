@@ -73,3 +73,13 @@ def evaluation_shape(batch: int) -> int:
     if batch < 1:
         raise ValueError(f"batch must be at least 1, got {batch}")
     return -(-batch // 32) * 32
+
+
+def random_index(key: Array, shape: tuple[int, ...], count: Array) -> Array:
+    """Uniform indices below `count`; zeros where `count` is 0.
+
+    A remainder of 32 random bits: cheaper than `randint`, which draws twice to be free of a bias of
+    count / 2^32.
+    """
+    bits = jax.random.bits(key, shape, jnp.uint32)
+    return (bits % jnp.maximum(count, 1).astype(jnp.uint32)).astype(jnp.int32)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from elites.core.problem import random_index
+
 Array = jax.Array
 Layout = Mapping[str, int]  # column name -> width; width 1 reads as a number, not a vector
 
@@ -50,8 +52,7 @@ def insert(replay: Replay, layout: Layout, columns: Mapping[str, Array], mask: A
 
 def sample(replay: Replay, key: Array, shape: tuple[int, ...]) -> Array:
     """Rows [*shape, width], uniform with replacement over the filled part."""
-    index = jax.random.randint(key, shape, 0, jnp.maximum(replay.size, 1))
-    return replay.rows[index]
+    return replay.rows[random_index(key, shape, replay.size)]
 
 
 def column(layout: Layout, rows: Array, name: str) -> Array:

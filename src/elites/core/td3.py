@@ -133,8 +133,9 @@ def actor_loss(td3: TD3, actor: Array, critic: Array, batch: Batch) -> Array:
 def update_critics(td3: TD3, state: TD3State, batch: Batch, noise: Array):
     y = critic_target(td3, state, batch, noise)
     loss, gradient = jax.value_and_grad(lambda c: critic_loss(td3, c, batch, y))(state.critics)
-    update, moments = optax.adam(td3.critic_rate).update(gradient, state.critic_moments)
-    critics = state.critics + update
+    critics, moments = networks.descend(
+        state.critics, gradient, state.critic_moments, td3.critic_rate
+    )
     targets = _follow(state.target_critics, critics, td3.target_rate)
     return state._replace(critics=critics, target_critics=targets, critic_moments=moments), loss
 
@@ -143,8 +144,7 @@ def update_actor(td3: TD3, state: TD3State, batch: Batch, critics: Array):
     loss, gradient = jax.value_and_grad(lambda a: actor_loss(td3, a, critics[0], batch))(
         state.actor
     )
-    update, moments = optax.adam(td3.actor_rate).update(gradient, state.actor_moments)
-    actor = state.actor + update
+    actor, moments = networks.descend(state.actor, gradient, state.actor_moments, td3.actor_rate)
     target = _follow(state.target_actor, actor, td3.target_rate)
     return state._replace(actor=actor, target_actor=target, actor_moments=moments), loss
 

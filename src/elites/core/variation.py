@@ -38,7 +38,6 @@ def policy_gradient(
 
     All parents see the same minibatches of `observations` [steps, N, O].
     """
-    adam = optax.adam(rate)
 
     def loss(parameters: Array, target: Array, observation: Array) -> Array:
         layers = networks.unflatten(policy, parameters)
@@ -49,10 +48,10 @@ def policy_gradient(
     def step(carry, observation: Array):
         policies, moments = carry
         gradient = jax.vmap(jax.grad(loss), in_axes=(0, 0, None))(policies, targets, observation)
-        update, moments = adam.update(gradient, moments)
-        return (policies + update, moments), None
+        return networks.descend(policies, gradient, moments, rate), None
 
-    (policies, _), _ = jax.lax.scan(step, (parents, adam.init(parents)), observations)
+    start = (parents, optax.adam(rate).init(parents))  # no parent inherits another's momentum
+    (policies, _), _ = jax.lax.scan(step, start, observations)
     return policies
 
 

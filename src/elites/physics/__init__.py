@@ -6,8 +6,8 @@ laid out `[rows, lanes]`, a lane for each robot.
 """
 
 from elites.physics.bodies import Bodies, unpack
-from elites.physics.model import Model, ModelError, Shape, build, load
 from elites.physics.engine import Sensors, reset, sense, step
+from elites.physics.model import Model, ModelError, Shape, build, load
 
 __all__ = [
     "Bodies",

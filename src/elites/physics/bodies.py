@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,12 +38,12 @@ def pack(bodies: Bodies) -> Array:
 
 def take(bodies: Bodies, index: np.ndarray) -> Bodies:
     """The bodies `index`, one row each."""
-    first = int(index[0])
+    first = int(index[0]) if len(index) else 0
     if np.array_equal(index, np.arange(first, first + len(index))):
         rows = slice(first, first + len(index))  # a slice fuses better than a gather
     else:
         rows = index
-    return Bodies(*(type(part)(*(a[rows] for a in part)) for part in bodies))
+    return jax.tree.map(lambda a: a[rows], bodies)
 
 
 def incidence(index: np.ndarray, count: int) -> np.ndarray:
@@ -51,7 +51,7 @@ def incidence(index: np.ndarray, count: int) -> np.ndarray:
     return (np.arange(count)[:, None] == index[None, :]).astype(np.float32)
 
 
-def sum_rows(columns: Sequence[Array], weights: np.ndarray) -> list[Array]:
+def sum_rows(columns: Sequence[Any], weights: np.ndarray) -> list[Array]:
     """Sum rows of each of `columns` [rows, n] into bodies [B, n] by `weights` [B, rows].
 
     Two ways to the same sums, each the fast one on its hardware. A CPU's XLA recomputes whatever
@@ -75,7 +75,7 @@ def _sum_by_product(column: Array, weights: np.ndarray) -> Array:
 def _sum_by_gathers(column: Array, weights: np.ndarray) -> Array:
     members = [np.flatnonzero(row) for row in weights]
     total = jnp.zeros((len(weights), column.shape[-1]), column.dtype)
-    for k in range(max(map(len, members))):
+    for k in range(max(map(len, members), default=0)):
         source = np.array([rows[k] if k < len(rows) else 0 for rows in members])
         weight = [weights[i, rows[k]] if k < len(rows) else 0 for i, rows in enumerate(members)]
         total = total + column[source] * np.array(weight, np.float32)[:, None]

@@ -35,9 +35,7 @@ def resolve(model: Model, bodies: Bodies) -> Impulse | None:
         parts.append(_average(model, model.walls, _walls(model, model.walls, bodies)))
     if not parts:
         return None
-    return functools.reduce(
-        lambda a, b: Impulse(r.add(a.vel, b.vel), r.add(a.ang, b.ang)), parts
-    )
+    return functools.reduce(lambda a, b: Impulse(r.add(a.vel, b.vel), r.add(a.ang, b.ang)), parts)
 
 
 def _ground(model: Model, table: GroundContacts, bodies: Bodies) -> tuple[Impulse, Array]:
@@ -73,7 +71,9 @@ def _closest(c1: Vec3, h1: Vec3, c2: Vec3, h2: Vec3) -> tuple[Vec3, Vec3]:
     c, f = r.dot(h1, between), r.dot(h2, between)
     denominator = a * e - b * b
     parallel = denominator <= 1e-6 * a * e  # or one of them is a point
-    s = jnp.clip(jnp.where(parallel, 0.0, (b * f - c * e) / jnp.where(parallel, 1.0, denominator)), -1.0, 1.0)
+    s = jnp.clip(
+        jnp.where(parallel, 0.0, (b * f - c * e) / jnp.where(parallel, 1.0, denominator)), -1.0, 1.0
+    )
     # Clipping one parameter moves the other: clip t for that s, then s for that t.
     t = jnp.clip((b * s + f) / jnp.maximum(e, 1e-12), -1.0, 1.0)
     s = jnp.clip((b * t - c) / jnp.maximum(a, 1e-12), -1.0, 1.0)

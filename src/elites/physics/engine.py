@@ -87,8 +87,8 @@ def step_lanes(model: Model, state: Array, action: Array) -> tuple[Array, Array,
     motor = _motor(model, action)
     still = jnp.zeros((len(model.bodies), lanes), jnp.float32)
 
-    def body(_, carry):
-        return _substep(model, *carry, motor)
+    def body(_, carry: tuple[Bodies, Vec3]) -> tuple[Bodies, Vec3]:
+        return _substep(model, carry[0], carry[1], motor)
 
     bodies, contact = jax.lax.fori_loop(
         0, model.substeps, body, (unpack(state), Vec3(still, still, still))
@@ -111,7 +111,7 @@ def _substep(model: Model, bodies: Bodies, contact: Vec3, motor: Array) -> tuple
     force, torque = _pull(model, bodies, motor)
     velocity_decay = np.float32(math.exp(model.velocity_damping * h))
     angular_decay = np.float32(math.exp(model.angular_damping * h))
-    gain = r.add(r.scale(force, model.inverse_mass), Vec3(*model.gravity))
+    gain = r.add(r.scale(force, model.inverse_mass), model.gravity)
     vel = r.add(r.scale(bodies.vel, velocity_decay), r.scale(gain, h))
     ang = r.add(
         r.scale(bodies.ang, angular_decay), r.scale(r.times(torque, model.inverse_inertia), h)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -95,7 +94,7 @@ class Model:
     bodies: tuple[str, ...]
     dt: float
     substeps: int
-    gravity: tuple[float, float, float]
+    gravity: Vec3
     velocity_damping: float
     angular_damping: float
     baumgarte_erp: float
@@ -181,7 +180,7 @@ def build(data: Mapping[str, Any], name: str = "model") -> Model:
         bodies=tuple(index),
         dt=dt,
         substeps=substeps,
-        gravity=tuple(_vector(data, "gravity", name)),
+        gravity=Vec3(*_vector(data, "gravity", name)),
         velocity_damping=_number(data, "velocity_damping", name, default=0.0),
         angular_damping=_number(data, "angular_damping", name, default=0.0),
         baumgarte_erp=_number(data, "baumgarte_erp", name, default=0.0),
@@ -265,8 +264,12 @@ def _colliders(body: Mapping[str, Any], label: str) -> list[_Collider]:
         else:
             _known(shape, "", where_shape)
             size = ()
+            if not _frozen_all(body):
+                raise ModelError(f"{where_shape}: only a frozen body can be a plane")
             if part.get("position") or part.get("rotation"):
-                raise ModelError(f"{where_shape}: the plane is z = 0, it takes no position or rotation")
+                raise ModelError(
+                    f"{where_shape}: the plane is z = 0, it takes no position or rotation"
+                )
         material = _mapping(part, "material", where)
         _known(material, "friction elasticity", f"{where}, material")
         parts.append(
@@ -347,7 +350,7 @@ def _contacts(data, index, fixed, colliders, name):
         _known(pair, "first second", where)
         names = [pair.get("first"), pair.get("second")]
         for body in names:
-            if body not in colliders:
+            if not isinstance(body, str) or body not in colliders:
                 raise ModelError(f"{where}: no body named {body!r}; known: {', '.join(colliders)}")
         robot, scenery = sorted(names, key=lambda body: body in fixed)
         if robot in fixed:
@@ -365,14 +368,12 @@ def _contacts(data, index, fixed, colliders, name):
                     kind = "box" if a.kind == "box" else "capsule"
                     ground[kind] += [(index[robot], p, radius, *material) for p in points]
                 elif a.kind != "box" and b.kind != "box":
-                    walls.append(
-                        (index[robot], a.position, a.axis(), a.size[0])
-                        + (b.position, b.axis(), b.size[0], *material)
-                    )
+                    own = (index[robot], a.position, a.axis(), a.size[0])
+                    walls.append((*own, b.position, b.axis(), b.size[0], *material))
                 else:
                     raise ModelError(
-                        f"{where}: a {a.kind} of '{robot}' against a {b.kind} of '{scenery}' is not "
-                        "supported; boxes collide with planes only"
+                        f"{where}: a {a.kind} of '{robot}' against a {b.kind} of '{scenery}' is "
+                        "not supported; boxes collide with planes only"
                     )
     tables = tuple(
         GroundContacts(kind, _rows(body), _columns(offset), *map(_column, rest))
@@ -398,9 +399,11 @@ def _rest_pose(data, index, joints: Joints, entries, colliders, name) -> np.ndar
         where = f"{name}: defaults"
         _known(defaults, "angles qps", where)
         for entry in _entries(defaults, "angles", where, required=False):
+            _known(entry, "name angle", f"{where}, angles")
             joint = _reference(entry, "name", joint_index, where, "joint")
             angles[joint] = math.radians(_vector(entry, "angle", where)[0])
         for entry in _entries(defaults, "qps", where, required=False):
+            _known(entry, "name pos rot", f"{where}, qps")
             _reference(entry, "name", index, where, "moving body")
             rotation = rotations.quat_from_euler(np.array(_vector(entry, "rot", where)))
             placed[entry["name"]] = (np.array(_vector(entry, "pos", where)), rotation)
@@ -511,7 +514,7 @@ def _vector(node, field: str, where: str, above: float | None = None) -> list[fl
 
 def _reference(node, field: str, index: Mapping[str, int], where: str, kind: str) -> int:
     value = node.get(field) if isinstance(node, Mapping) else None
-    if value not in index:
+    if not isinstance(value, str) or value not in index:
         raise ModelError(f"{where}: {field}: no {kind} named {value!r}; known: {', '.join(index)}")
     return index[value]
 

@@ -10,7 +10,7 @@ Quaternions are (w, x, y, z), rotations act as v -> q v q*.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,16 +20,18 @@ Array = jax.Array
 
 
 class Vec3(NamedTuple):
-    x: Array
-    y: Array
-    z: Array
+    """Components are arrays of JAX or NumPy, or numbers."""
+
+    x: Any
+    y: Any
+    z: Any
 
 
 class Quat(NamedTuple):
-    w: Array
-    x: Array
-    y: Array
-    z: Array
+    w: Any
+    x: Any
+    y: Any
+    z: Any
 
 
 class Matrix(NamedTuple):

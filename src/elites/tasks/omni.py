@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from elites import physics
@@ -42,9 +41,7 @@ def ant_omni() -> Task:
 
 @functools.cache
 def anttrap_omni() -> Task:
-    return _task(
-        _ant("anttrap_omni", "The ant, in front of a trap of three walls", "anttrap")
-    )
+    return _task(_ant("anttrap_omni", "The ant, in front of a trap of three walls", "anttrap"))
 
 
 @functools.cache

@@ -23,12 +23,13 @@ import numpy as np
 from elites.core import networks
 from elites.core.networks import MLP
 from elites.core.problem import Act, Evaluation, Problem, Transitions, evaluation_shape
-from elites.tasks.task import Array, Task
+from elites.tasks.task import Array, Task, TaskState
+
 
 class _Episode(NamedTuple):
     """The carry of an episode."""
 
-    world: NamedTuple
+    world: TaskState
     alive: Array
     valid: Array
     fitness: Array
@@ -69,7 +70,7 @@ def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
             descriptor=_select(taken, step_descriptor, episode.descriptor),
             steps=episode.steps + taken,
         )
-        return episode, _select(taken, record, jax.tree.map(jnp.zeros_like, record))
+        return episode, record
 
     start = _Episode(
         world=world,
@@ -88,24 +89,26 @@ def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
         descriptors, jnp.array(task.descriptor_low), jnp.array(task.descriptor_high)
     )
     valid = episode.valid & jnp.isfinite(episode.fitness) & jnp.isfinite(descriptors).all(-1)
+    # Masked here and not step by step: a failed episode loses also the steps before it failed.
+    mask = transitions.mask & valid[None]
     return Evaluation(
         fitness=episode.fitness,
         descriptors=descriptors,
         valid=valid,
         steps=episode.steps,
-        transitions=transitions._replace(mask=transitions.mask & valid[None]),
+        transitions=_select(mask, transitions, jax.tree.map(jnp.zeros_like, transitions)),
     )
 
 
 def rollout_policies(task: Task, network: MLP, policies: Array, keys: Array) -> Evaluation:
     """Run one episode of each policy, a row of `policies` [n, P]."""
     layers = networks.unflatten(network, policies)
-    return rollout(task, lambda observation: networks.apply_each(network, layers, observation), keys)
+    return rollout(
+        task, lambda observation: networks.apply_each(network, layers, observation), keys
+    )
 
 
-def evaluate(
-    task: Task, network: MLP, policies: Array, key: Array, batch: int = 256
-) -> Evaluation:
+def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int = 256) -> Evaluation:
     """Evaluate any number of policies [k, P] in padded batches of one shape.
 
     Without transitions: their fields are empty. Rows of a deterministic task come out the same bits
@@ -170,9 +173,10 @@ def _finite(tree) -> Array:
 
 
 def _select(condition: Array, new, old):
-    """Per episode: `new` where the condition [n] holds, else `old`."""
+    """Per episode, or step of one: `new` where the condition [n] or [T, n] holds, else `old`."""
 
     def pick(a, b):
-        return jnp.where(condition.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+        wide = condition.reshape(*condition.shape, *[1] * (a.ndim - condition.ndim))
+        return jnp.where(wide, a, b)
 
     return jax.tree.map(pick, new, old)

@@ -1,0 +1,325 @@
+"""Evaluations that happen elsewhere: `me` against a serial archive, `me_es` against its equations.
+
+MAP-Elites-ES is told invented results, so that every choice it makes can be checked: which copies
+it asks for, the offspring that follows from their scores, and the parent it goes on from.
+"""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+from scipy.spatial import cKDTree
+from td3_reference import Adam
+
+import elites
+from elites.tasks.rollout import evaluate
+
+CELLS, BATCH = 64, 8
+NAN, INF = np.nan, np.inf
+
+
+@functools.cache
+def map_elites():
+    return elites.build("point_omni", "me", batch_size=BATCH, cells=CELLS, policy_hidden=(4,))
+
+
+# -------------------------------------------------------------------------------------------- me
+
+
+def test_map_elites_fills_the_archive_like_a_serial_reference():
+    algorithm = map_elites()
+    task = elites.tasks.make("point_omni")
+    search = elites.AskTell(algorithm, seed=3)
+    tree = cKDTree(np.float64(search.state.archive.centroids))
+    expected = {}
+    for generation in range(5):
+        policies = search.ask()
+        assert policies.shape == (BATCH, algorithm.policy.size)
+        results = evaluate(
+            task, algorithm.policy, policies, jax.random.key(0), batch=algorithm.evaluation_shape
+        )
+        search.tell(results.fitness, results.descriptors)
+        fitness, descriptors = np.asarray(results.fitness), np.asarray(results.descriptors)
+        before = {cell: elite["fitness"] for cell, elite in expected.items()}
+        for i, cell in enumerate(tree.query(descriptors)[1]):
+            if cell not in expected or fitness[i] > expected[cell]["fitness"]:
+                expected[cell] = {
+                    "fitness": fitness[i],
+                    "descriptor": descriptors[i],
+                    "policy": policies[i],
+                    "origin": "ga" if generation else "initial",
+                    "born": generation,
+                }
+        archive = search.archive
+        assert [elite.cell for elite in archive] == sorted(expected)
+        for elite in archive:
+            for field, value in expected[elite.cell].items():
+                np.testing.assert_array_equal(getattr(elite, field), value, field)
+        if generation:
+            improved = sum(before.get(c) != e["fitness"] for c, e in expected.items())
+            assert int(search.metrics["added.ga"]) == improved
+            assert int(search.metrics["rejected"]) == 0
+            assert int(search.metrics["evaluations"]) == BATCH * (generation + 1)
+            scores = [elite["fitness"] for elite in expected.values()]
+            assert float(search.metrics["qd_score"]) == pytest.approx(sum(scores), rel=1e-6)
+            assert float(search.metrics["coverage"]) == pytest.approx(len(scores) / CELLS)
+    assert len(expected) > 3
+    assert any(elite["origin"] == "ga" for elite in expected.values())
+
+
+def test_children_are_children_of_elites():
+    algorithm = elites.build(
+        "point_omni", "me", batch_size=BATCH, cells=CELLS, policy_hidden=(4,), iso_sigma=0.0,
+        line_sigma=0.0,
+    )  # fmt: skip
+    search = elites.AskTell(algorithm)
+    policies = search.ask()
+    # All eight in one cell but the last, which fails: the archive is the fittest alone.
+    search.tell(np.arange(BATCH, dtype=float), np.zeros((BATCH, 2)), np.arange(BATCH) < BATCH - 1)
+    np.testing.assert_array_equal(search.ask(), np.tile(policies[BATCH - 2], (BATCH, 1)))
+
+
+def test_failed_evaluations_are_counted_and_never_archived():
+    search = elites.AskTell(map_elites())
+    search.ask()
+    search.tell(np.full(BATCH, NAN), np.zeros((BATCH, 2)))
+    assert len(search.archive) == 0
+    search = elites.AskTell(map_elites())
+    search.ask()
+    search.tell(np.zeros(BATCH), np.full((BATCH, 2), 0.9))
+    kept = search.archive.best()
+    search.ask()
+    fitness = [NAN, INF, -INF, 5.0, 5.0, 5.0, 5.0, 1.0]
+    places = [(0, 0), (0, 0), (0, 0), (NAN, 0), (INF, 0), (0, -INF), (-0.9, -0.9), (0.5, -0.5)]
+    search.tell(fitness, places, [True] * 6 + [False, True])
+    assert int(search.metrics["rejected"]) == 7
+    assert int(search.metrics["added.ga"]) == 1
+    assert sorted(elite.fitness for elite in search.archive) == [0.0, 1.0]
+    assert search.archive.nearest((0.9, 0.9)).fitness == kept.fitness
+
+
+def test_descriptors_outside_the_bounds_are_clipped():
+    search = elites.AskTell(map_elites())
+    search.ask()
+    places = np.zeros((BATCH, 2))
+    places[0] = 7.0, -0.5
+    search.tell(np.zeros(BATCH), places)
+    np.testing.assert_array_equal(search.archive.nearest((1.0, -0.5)).descriptor, [1.0, -0.5])
+
+
+# ----------------------------------------------------------------------------------------- me_es
+
+SIGMA, RATE, L2, PAIRS, GENERATIONS = 0.02, 0.01, 0.02, 3, 2
+
+
+@functools.cache
+def strategy(task="point_omni"):
+    return elites.build(
+        task, "me_es", cells=CELLS, policy_hidden=(4,), es_samples=2 * PAIRS, es_repeats=3,
+        es_generations=GENERATIONS,
+    )  # fmt: skip
+
+
+def novelty_of(points, memory, neighbours=10):
+    distance = np.linalg.norm(points[:, None] - np.array(memory)[None], axis=-1)
+    return np.sort(distance, axis=1)[:, :neighbours].mean(1)
+
+
+class Walk:
+    """A search that is told invented results, and what it should do with them.
+
+    Every offspring lands in a cell of its own; fitness falls from one to the next.
+    """
+
+    def __init__(self, seed):
+        self.search = elites.AskTell(strategy(), seed=seed)
+        self.rng = np.random.default_rng(seed)
+        centroids = np.asarray(self.search.state.archive.centroids)
+        self.places = self.rng.permutation(centroids)
+        first = self.search.ask()
+        assert first.shape[0] == 1
+        self.offspring = [first[0]]
+        self.adam = Adam(RATE)
+        self.generation = 0
+        self.search.tell([100.0], self.places[:1])
+
+    def results_of_copies(self):
+        return self.rng.normal(size=2 * PAIRS), self.rng.uniform(-1, 1, (2 * PAIRS, 2)), None
+
+    def step(self):
+        """One generation: the copies asked for, and the offspring against the equations."""
+        explore = (self.generation // GENERATIONS) % 2 == 0
+        copies = np.float64(self.search.ask())
+        assert copies.shape[0] == 2 * PAIRS
+        plus, minus = np.split(copies, 2)
+        parent, noise = (plus + minus).mean(0) / 2, (plus - minus) / (2 * SIGMA)
+        np.testing.assert_allclose(plus + minus, np.tile(2 * parent, (PAIRS, 1)), atol=1e-6)
+        turn = self.generation > 0 and self.generation % GENERATIONS == 0
+        if turn:
+            self.adam = Adam(RATE)
+        else:
+            np.testing.assert_allclose(parent, self.offspring[-1], atol=1e-7)
+
+        fitness, descriptors, valid = self.results_of_copies()
+        self.search.tell(fitness, descriptors, valid)
+        told = np.isfinite(fitness) & np.isfinite(descriptors).all(1)
+        told &= True if valid is None else valid
+        score = novelty_of(descriptors, self.places[: len(self.offspring)]) if explore else fitness
+        order = np.argsort(np.where(told, score, -INF), kind="stable")
+        ranks = np.empty(2 * PAIRS)
+        ranks[order] = np.arange(2 * PAIRS)
+        ranks = ranks / (2 * PAIRS - 1) - 0.5
+        descent = -(ranks[:PAIRS] - ranks[PAIRS:]) @ noise / (2 * PAIRS * SIGMA) + L2 * parent
+        expected = parent + self.adam.step(descent)
+
+        offspring = self.search.ask()
+        assert offspring.shape[0] == 1
+        # A step is 0.01 long in every parameter, or nearly: this is 1 in 500 of it.
+        np.testing.assert_allclose(offspring[0], expected, atol=2e-5)
+        self.offspring.append(offspring[0])
+        self.generation += 1
+        number = self.generation
+        self.search.tell([100.0 - number], self.places[number : number + 1])
+        return turn, explore, parent, np.abs(offspring[0] - parent)
+
+    def drawn(self, parent):
+        """Which offspring, the first policy being number 0, a new parent is."""
+        distance = [np.abs(parent - o).max() for o in self.offspring[: self.generation]]
+        assert min(distance) < 1e-7
+        return int(np.argmin(distance))
+
+
+def test_map_elites_es_follows_its_equations():
+    from_all, from_recent = set(), set()
+    for seed in range(3):
+        walk = Walk(seed)
+        for _ in range(16):
+            stored = len(walk.offspring)
+            turn, explore, parent, change = walk.step()
+            # With fresh momentum, and only then, every parameter moves by the learning rate.
+            fresh = turn or stored == 1
+            assert np.allclose(change, RATE, rtol=0.01) == fresh
+            if not turn:
+                continue
+            number = walk.drawn(parent)
+            if explore:
+                novelty = novelty_of(walk.places[:stored], walk.places[:stored])
+                assert number in np.argsort(-novelty)[:5]
+            elif stored > 6:
+                # Fitness falls: the fittest are the oldest, those of the last five the oldest of
+                # them.
+                assert number in (0, 1, stored - 5, stored - 4)
+                (from_all if number < 2 else from_recent).add((seed, stored))
+        # Modes alternate, explore first; nothing was displaced, so all are there in order.
+        by_age = sorted(walk.search.archive, key=lambda elite: elite.born)
+        expected = (["explore"] * GENERATIONS + ["exploit"] * GENERATIONS) * 4
+        assert [elite.origin for elite in by_age] == ["initial", *expected]
+        for elite, policy in zip(by_age, walk.offspring, strict=True):
+            np.testing.assert_array_equal(elite.policy, policy)
+        assert int(walk.search.metrics["evaluations"]) == 1 + 16 * (2 * PAIRS + 1)
+    assert from_all
+    assert from_recent
+
+
+class FailingWalk(Walk):
+    """Some copies fail, and what they report would be the best of all, were it believed."""
+
+    def results_of_copies(self):
+        fitness, descriptors, _ = super().results_of_copies()
+        fitness[self.generation % 3] = [NAN, INF][self.generation % 2]
+        descriptors[self.generation % 3] = 1.0, 1.0
+        valid = np.ones(2 * PAIRS, bool)
+        valid[3], fitness[3] = False, 1000.0
+        if self.generation % 4 == 1:
+            descriptors[4, 0], fitness[4] = NAN, 1000.0
+        return fitness, descriptors, valid
+
+
+def test_failed_copies_rank_last_whatever_they_report():
+    walk = FailingWalk(0)
+    for _ in range(4):
+        walk.step()
+
+
+def test_a_failed_offspring_is_counted_and_not_archived():
+    walk = Walk(1)
+    walk.step()
+    before = len(walk.search.archive)
+    walk.search.ask()
+    walk.search.tell(*walk.results_of_copies())
+    walk.search.ask()
+    walk.search.tell([NAN], [[0.0, 0.0]])
+    assert len(walk.search.archive) == before
+    assert int(walk.search.metrics["rejected"]) == 1
+    assert int(walk.search.state.memory.entered) == before  # nor is it a neighbour of anything
+
+
+def test_on_a_stochastic_task_an_offspring_is_the_mean_of_its_evaluations():
+    search = elites.AskTell(strategy("noisy_point_omni"))
+    sizes = []
+
+    def told(fitness, descriptors):
+        policies = search.ask()
+        sizes.append(len(policies))
+        search.tell(fitness, descriptors)
+        return policies
+
+    first = told([1.0, 2.0, 6.0], [(0.1, 0.0), (0.2, 0.3), (0.3, 0.0)])
+    np.testing.assert_array_equal(first, np.tile(first[:1], (3, 1)))
+    (elite,) = search.archive
+    assert elite.fitness == 3.0
+    np.testing.assert_allclose(elite.descriptor, [0.2, 0.1], atol=1e-6)
+    told(np.arange(6.0), np.zeros((6, 2)))
+    told([9.0, 9.0, NAN], np.full((3, 2), -0.9))  # one failure spoils the mean
+    assert len(search.archive) == 1
+    assert int(search.metrics["rejected"]) == 1
+    assert int(search.metrics["evaluations"]) == 3 + 6 + 3
+    assert sizes == [3, 6, 3]
+
+
+# ---------------------------------------------------------------------------------------- errors
+
+
+def test_the_order_of_calls_is_enforced():
+    search = elites.AskTell(map_elites())
+    with pytest.raises(ValueError, match="before ask"):
+        search.tell(np.zeros(BATCH), np.zeros((BATCH, 2)))
+    search.ask()
+    with pytest.raises(ValueError, match="ask was called twice"):
+        search.ask()
+    search.tell(np.zeros(BATCH), np.zeros((BATCH, 2)))
+    with pytest.raises(ValueError, match="before ask"):
+        search.tell(np.zeros(BATCH), np.zeros((BATCH, 2)))
+
+
+@pytest.mark.parametrize(
+    ("field", "fitness", "descriptors", "valid"),
+    [
+        ("fitness", (BATCH - 1,), (BATCH, 2), (BATCH,)),
+        ("fitness", (BATCH, 1), (BATCH, 2), (BATCH,)),
+        ("descriptors", (BATCH,), (BATCH, 3), (BATCH,)),
+        ("descriptors", (BATCH,), (BATCH,), (BATCH,)),
+        ("valid", (BATCH,), (BATCH, 2), (1,)),
+    ],
+)
+def test_wrong_shapes_are_refused_and_nothing_is_lost(field, fitness, descriptors, valid):
+    search = elites.AskTell(map_elites())
+    search.ask()
+    with pytest.raises(ValueError, match=f"^{field} must have shape"):
+        search.tell(np.zeros(fitness), np.zeros(descriptors), np.ones(valid, bool))
+    assert len(search.archive) == 0
+    search.tell(np.zeros(BATCH), np.zeros((BATCH, 2)))  # the batch can still be told
+    assert len(search.archive) == 1
+
+
+@pytest.mark.parametrize("name", ["pga_me", "qd_pg", "dcg_me", "dcrl_me"])
+def test_algorithms_that_learn_from_transitions_are_refused(name):
+    with pytest.raises(ValueError, match=f"^{name} learns from the transitions"):
+        elites.AskTell(elites.build("point_omni", name))
+
+
+def test_the_same_seed_asks_for_the_same_policies():
+    first, again, other = (elites.AskTell(map_elites(), seed=s).ask() for s in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).mean() > 0.5

@@ -1,0 +1,406 @@
+"""The paper's numbers: its table of hyperparameters, entry by entry, and where each number goes.
+
+The table is written here once more, by column. An algorithm is built at the paper's size and its
+functions are traced (nothing is compiled or run) while its parts note what they were called with,
+so an entry is compared with the number that reaches the part, not with the field that declares it.
+"""
+
+import dataclasses
+import functools
+import inspect
+import logging
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import elites
+from elites.core import algorithms, es, novelty, td3, variation
+from elites.core import archive as archives
+from elites.core.algorithms import ALGORITHMS, Hyperparameters
+from elites.tasks.rollout import problem
+
+TASKS = ("ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni")
+
+_LEARNING = {
+    "GA variation param. 1": 0.005,
+    "GA variation param. 2": 0.05,
+    "Actor network": (256, 256),
+    "Critic network": (256, 256, 1),
+    "TD3 batch size": 100,
+    "Quality critic training steps": 3000,
+    "PG training steps": 150,
+    "Policy learning rate": 5e-3,
+    "Actor learning rate": 3e-4,
+    "Critic learning rate": 3e-4,
+    "Replay buffer size": 1_000_000,
+    "Discount factor": 0.99,
+    "Actor delay": 2,
+    "Target update rate": 0.005,
+    "Smoothing noise var.": 0.2,
+    "Smoothing noise clip": 0.5,
+}
+_SHARED = {"Number of centroids": 1024, "Policy networks": (128, 128)}
+PAPER = {
+    "me": {
+        **_SHARED,
+        "Evaluation batch size": 256,
+        "Number of GA variations": 256,
+        "GA variation param. 1": 0.005,
+        "GA variation param. 2": 0.05,
+    },
+    "me_es": {
+        **_SHARED,
+        "Evaluation batch size": 1050,
+        "Number of GA variations": 0,
+        "Sample number": 1000,
+        "Sample sigma": 0.02,
+    },
+    "pga_me": {
+        **_SHARED, **_LEARNING, "Evaluation batch size": 256, "Number of GA variations": 128,
+    },
+    "qd_pg": {
+        **_SHARED, **_LEARNING, "Evaluation batch size": 256, "Number of GA variations": 86,
+        "Diversity critic training steps": 300,
+    },
+    "dcg_me": {
+        **_SHARED, **_LEARNING, "Evaluation batch size": 256, "Number of GA variations": 128,
+        "lengthscale": 0.008, "Descriptor sigma": 0.0004,
+    },
+}  # fmt: skip
+# Where the definition departs from the table, and why.
+DEPARTURES = {
+    # Greedy actors are archived, so they have the policies' layers.
+    ("pga_me", "Actor network"): (128, 128),
+    ("qd_pg", "Actor network"): (128, 128),
+    # What it really spends: 1000 copies, and the offspring once on a deterministic task.
+    ("me_es", "Evaluation batch size"): 1001,
+    # A value for each task on [-1, 1], see below; a task without one has 0.1.
+    ("dcg_me", "lengthscale"): 0.1,
+}
+
+
+@functools.cache
+def parts_of(name: str) -> dict:
+    """The numbers by which an algorithm at the paper's size calls its parts, by name."""
+    calls: dict[str, list[inspect.BoundArguments]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+
+        def note(module, function_name):
+            function = getattr(module, function_name)
+
+            def noted(*args, **kwargs):
+                bound = inspect.signature(function).bind(*args, **kwargs)
+                bound.apply_defaults()
+                calls.setdefault(function_name, []).append(bound)
+                return function(*args, **kwargs)
+
+            patch.setattr(module, function_name, noted)
+
+        # Finding 1024 centroids takes seconds, and only their number matters here.
+        patch.setattr(archives, "centroids", lambda low, high, n: jnp.zeros((n, len(low))))
+        for module, function_name in [
+            (variation, "iso_line"), (variation, "policy_gradient"), (td3, "train"),
+            (novelty, "insert_distant"), (novelty, "mean_distance"), (es, "population"),
+            (es, "gradient"), (algorithms, "compose"),
+        ]:  # fmt: skip
+            note(module, function_name)
+        algorithm = elites.build("point_omni", name)
+        key = jax.random.key(0)
+        state = jax.eval_shape(algorithm.init, key)
+        jax.eval_shape(algorithm.step, state, key)
+    arguments = {k: [dict(call.arguments) for call in v] for k, v in calls.items()}
+    return {"algorithm": algorithm, "state": state, **arguments}
+
+
+def observed(name: str, entry: str):
+    """The value of an entry of the table as the algorithm uses it."""
+    parts = parts_of(name)
+    algorithm, state = parts["algorithm"], parts["state"]
+
+    def learners() -> list[td3.TD3]:
+        return [call["td3"] for call in parts["train"]]
+
+    def common(values):
+        """The one value that all learners, or all calls, have."""
+        values = list(values)
+        assert len(set(values)) == 1
+        return values[0]
+
+    read = {
+        "Number of centroids": lambda: state.archive.fitness.shape[0],
+        "Policy networks": lambda: algorithm.policy.sizes[1:-1],
+        "Evaluation batch size": lambda: algorithm.evaluations_per_iteration,
+        "Number of GA variations": lambda: algorithm.offspring.get("ga", 0),
+        "GA variation param. 1": lambda: parts["iso_line"][0]["iso_sigma"],
+        "GA variation param. 2": lambda: parts["iso_line"][0]["line_sigma"],
+        "Actor network": lambda: common(t.actor.sizes[1:-1] for t in learners()),
+        "Critic network": lambda: common(t.critic.sizes[1:] for t in learners()),
+        "TD3 batch size": lambda: common(c["batches"].reward.shape[1] for c in parts["train"]),
+        "Quality critic training steps": lambda: parts["train"][0]["batches"].reward.shape[0],
+        "Diversity critic training steps": lambda: parts["train"][1]["batches"].reward.shape[0],
+        "PG training steps": lambda: common(
+            call["observations"].shape[0] for call in parts["policy_gradient"]
+        ),
+        "Policy learning rate": lambda: common(call["rate"] for call in parts["policy_gradient"]),
+        "Actor learning rate": lambda: common(t.actor_rate for t in learners()),
+        "Critic learning rate": lambda: common(t.critic_rate for t in learners()),
+        "Replay buffer size": lambda: state.replay.rows.shape[0],
+        "Discount factor": lambda: common(t.discount for t in learners()),
+        "Actor delay": lambda: common(t.delay for t in learners()),
+        "Target update rate": lambda: common(t.target_rate for t in learners()),
+        "Smoothing noise var.": lambda: common(t.smoothing_noise for t in learners()),
+        "Smoothing noise clip": lambda: common(t.smoothing_clip for t in learners()),
+        "Sample number": lambda: parts["gradient"][0]["scores"].shape[0],
+        "Sample sigma": lambda: common(
+            [parts["population"][0]["sigma"], parts["gradient"][0]["sigma"]]
+        ),
+        "lengthscale": lambda: common(t.lengthscale for t in learners()),
+        "Descriptor sigma": lambda: parts["compose"][0]["descriptor_noise"],
+    }
+    return read[entry]()
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_every_entry_of_the_papers_table(name):
+    for entry, value in PAPER[name].items():
+        expected = DEPARTURES.get((name, entry), value)
+        assert observed(name, entry) == expected, f"{name}: {entry}"
+
+
+def test_the_table_is_whole():
+    """Entries by column, as the paper prints them: blanks are entries that do not apply."""
+    assert {name: len(column) for name, column in PAPER.items()} == {
+        "me": 6, "me_es": 6, "pga_me": 20, "qd_pg": 21, "dcg_me": 22,
+    }  # fmt: skip
+
+
+def test_numbers_that_the_paper_leaves_to_its_code():
+    qd_pg = parts_of("qd_pg")
+    assert qd_pg["state"].memory.points.shape[0] == 10_000
+    assert {call["threshold"] for call in qd_pg["insert_distant"]} == {0.1}
+    assert {(c["neighbours"], c["squared"]) for c in qd_pg["mean_distance"]} == {(5, True)}
+    hp = Hyperparameters()
+    assert (hp.es_learning_rate, hp.es_l2, hp.es_generations) == (0.01, 0.02, 10)
+    assert (hp.es_neighbours, hp.es_repeats) == (10, 30)
+    es_calls = parts_of("me_es")["mean_distance"]
+    assert {(c["neighbours"], c["squared"]) for c in es_calls} == {(10, False)}
+
+
+def test_conditioned_networks_see_the_descriptor():
+    """point_omni: 3 observations, 2 actions, 2 descriptors."""
+    first = {
+        name: parts_of(name)["train"][0]["td3"]
+        for name in ALGORITHMS
+        if name not in ("me", "me_es")
+    }
+    assert {name: (t.actor.sizes[0], t.critic.sizes[0]) for name, t in first.items()} == {
+        "pga_me": (3, 5),
+        "qd_pg": (3, 5),
+        "dcg_me": (5, 7),
+        "dcg_me_no_actor_evaluation": (5, 7),
+        "dcg_me_sampled_negatives": (5, 7),
+        "dcg_me_unconditioned_actor": (3, 7),
+        "dcrl_me": (5, 7),
+    }
+    assert first["dcrl_me"].actor.sizes[1:] == (128, 128, 2)  # it folds into policies
+    assert first["dcg_me_unconditioned_actor"].actor.sizes[1:] == (256, 256, 2)
+
+
+# -------------------------------------------------------------------------------- compositions
+
+_DCG = {"ga": 128, "pg": 128}
+OFFSPRING = {
+    "me": {"ga": 256},
+    "pga_me": {"ga": 128, "pg": 127, "greedy": 1},
+    "qd_pg": {
+        "ga": 86, "quality_pg": 84, "quality_greedy": 1, "diversity_pg": 84, "diversity_greedy": 1,
+    },
+    "dcg_me": _DCG,
+    "dcg_me_no_actor_evaluation": _DCG,
+    "dcg_me_sampled_negatives": _DCG,
+    "dcg_me_unconditioned_actor": _DCG,
+    "dcrl_me": {"ga": 128, "pg": 64, "injection": 64},
+}  # fmt: skip
+LANES = {
+    **dict.fromkeys(OFFSPRING, 256),
+    "dcg_me": 512,  # 256 actor rollouts beside the offspring
+    "dcg_me_unconditioned_actor": 288,  # one trajectory for all, in the next multiple of 32
+}
+
+
+@pytest.mark.parametrize("name", OFFSPRING)
+def test_offspring_by_origin(name):
+    parts = parts_of(name)
+    algorithm = parts["algorithm"]
+    assert algorithm.offspring == OFFSPRING[name]
+    assert algorithm.origins == ("initial", *OFFSPRING[name])
+    assert algorithm.initial_evaluations == algorithm.evaluations_per_iteration == 256
+    assert algorithm.evaluation_shape == LANES[name]
+    # The variations really make that many.
+    made = [len(call["first"]) for call in parts["iso_line"]]
+    made += [len(call["parents"]) for call in parts.get("policy_gradient", [])]
+    expected = [n for origin, n in OFFSPRING[name].items() if origin == "ga" or "pg" in origin]
+    assert made == expected
+    actors = {"dcg_me": 256, "dcg_me_unconditioned_actor": 256}
+    assert parts["compose"][0]["actor_rollouts"] == actors.get(name, 0)
+
+
+def test_map_elites_es_spends_its_copies_and_its_offspring():
+    deterministic, noisy = (elites.build(t, "me_es") for t in ("point_omni", "noisy_point_omni"))
+    assert deterministic.initial_evaluations == 1
+    assert deterministic.evaluations_per_iteration == 1000 + 1
+    assert noisy.initial_evaluations == 30
+    assert noisy.evaluations_per_iteration == 1000 + 30
+
+
+def test_on_a_stochastic_task_every_target_has_its_own_trajectory():
+    assert elites.build("noisy_point_omni", "dcg_me_unconditioned_actor").evaluation_shape == 512
+
+
+def test_sampled_negatives_fill_a_batch_from_half_as_many_transitions():
+    call = parts_of("dcg_me_sampled_negatives")["train"][0]
+    assert call["td3"].sampled_negatives
+    assert call["batches"].reward.shape == (3000, 50)
+    assert not parts_of("dcg_me")["train"][0]["td3"].sampled_negatives
+
+
+# ---------------------------------------------------------------------------------------- tasks
+
+
+def test_the_papers_table_of_tasks():
+    rows = {
+        task: (
+            t.observation_size,
+            t.action_size,
+            t.episode_length,
+            elites.build(t, "me").policy.size,
+        )
+        for task in TASKS
+        for t in [elites.tasks.make(task)]
+    }
+    assert rows == {
+        "ant_omni": (29, 8, 250, 21_384),
+        "anttrap_omni": (29, 8, 250, 21_384),
+        "hexapod_omni": (48, 18, 250, 25_106),
+        "walker_uni": (19, 6, 1000, 19_846),
+    }
+
+
+@pytest.mark.parametrize(
+    ("task", "lengthscale"),
+    [("ant_omni", 0.48), ("anttrap_omni", 0.48), ("hexapod_omni", 0.032), ("walker_uni", 0.016)],
+)
+def test_lengthscales_reach_the_learner(task, lengthscale):
+    for name in ALGORITHMS:
+        if name.startswith("dcg_me"):
+            assert elites.build(task, name).learner.lengthscale == lengthscale
+            assert elites.build(task, name, lengthscale=0.3).learner.lengthscale == 0.3
+    assert elites.build(task, "dcrl_me").learner.lengthscale == 0.1
+    assert elites.build(task, "dcrl_me", lengthscale=0.3).learner.lengthscale == 0.3
+
+
+def test_building_at_the_papers_size_compiles_and_allocates_nothing(caplog):
+    made = problem(elites.tasks.make("ant_omni"))
+    before = {id(a) for a in jax.live_arrays()}
+
+    def compilations():
+        return [record for record in caplog.records if "ompil" in record.getMessage()]
+
+    with jax.log_compiles(), caplog.at_level(logging.DEBUG):
+        built = [algorithms.make(name, made) for name in ALGORITHMS]
+        assert len(built) == 9
+        assert not compilations()
+        assert sum(a.nbytes for a in jax.live_arrays() if id(a) not in before) < 1000
+        jax.jit(lambda: jnp.zeros(12))()
+        assert compilations()  # they would have been seen
+
+
+# ------------------------------------------------------------------------------------ bad values
+
+
+def refusal(function, *args, **kwargs) -> str:
+    with pytest.raises(ValueError) as caught:
+        function(*args, **kwargs)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("me", {"cells": 0}, ["cells", "at least 1", "0"]),
+        ("me", {"cells": 64.0}, ["cells", "whole number", "64.0"]),
+        ("me", {"cells": True}, ["cells", "whole number"]),
+        ("me", {"batch_size": -5}, ["batch_size", "at least 1", "-5"]),
+        ("me", {"policy_hidden": (0,)}, ["policy_hidden"]),
+        ("me", {"policy_hidden": 128}, ["policy_hidden"]),
+        ("me", {"iso_sigma": -0.1}, ["iso_sigma", "negative"]),
+        ("me", {"iso_sigma": float("nan")}, ["iso_sigma", "finite"]),
+        ("pga_me", {"batch_size": 255}, ["batch_size", "multiple of 2", "pga_me", "255"]),
+        ("dcg_me", {"batch_size": 255}, ["batch_size", "multiple of 2", "dcg_me", "255"]),
+        ("dcrl_me", {"batch_size": 254}, ["batch_size", "multiple of 4", "dcrl_me", "254"]),
+        ("qd_pg", {"batch_size": 5}, ["batch_size", "at least 6", "qd_pg", "5"]),
+        ("dcg_me", {"actor_learning_rate": -1e-3}, ["actor_learning_rate", "greater than 0"]),
+        ("dcg_me", {"critic_learning_rate": 0.0}, ["critic_learning_rate", "greater than 0"]),
+        ("dcg_me", {"policy_learning_rate": "fast"}, ["policy_learning_rate", "number", "fast"]),
+        ("dcg_me", {"discount": 1.5}, ["discount", "between 0 and 1", "1.5"]),
+        ("dcg_me", {"critic_steps": 3001}, ["critic_steps", "multiples", "actor_delay", "3001"]),
+        ("qd_pg", {"diversity_critic_steps": 31}, ["diversity_critic_steps", "31"]),
+        ("dcg_me", {"lengthscale": 0.0}, ["lengthscale", "greater than 0"]),
+        ("dcg_me_sampled_negatives", {"td3_batch_size": 99}, ["td3_batch_size", "even", "99"]),
+        ("me_es", {"es_samples": 999}, ["es_samples", "even", "999"]),
+    ],
+)
+def test_bad_values_are_refused_by_name(name, values, words):
+    message = refusal(elites.build, "point_omni", name, **values)
+    for word in words:
+        assert word in message
+
+
+def test_an_unknown_algorithm_lists_the_known_and_the_nearest():
+    message = refusal(elites.build, "point_omni", "dgc_me")
+    assert "'dgc_me'" in message
+    assert "Did you mean 'dcg_me'?" in message
+    for name in ALGORITHMS:
+        assert name in message
+    assert "Did you mean" not in refusal(algorithms.make, "zzz", None)
+
+
+def test_an_unknown_hyperparameter_lists_the_known_and_the_nearest():
+    message = refusal(elites.train, "point_omni", "me", evaluations=1000, batchsize=8)
+    assert "'batchsize'" in message
+    assert "Did you mean 'batch_size'?" in message
+    for field in dataclasses.fields(Hyperparameters):
+        assert field.name in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"evaluations": 511}, ["evaluations", "256 + 256", "me", "511"]),
+        ({"evaluations": 0}, ["evaluations", "256 + 256", "0"]),
+        ({"seeds": 0}, ["seeds", "at least 1"]),
+        ({"seeds": []}, ["seeds", "at least 1"]),
+    ],
+)
+def test_training_refuses_a_budget_or_seeds_of_nothing(arguments, words):
+    message = refusal(elites.train, "point_omni", "me", **arguments)
+    for word in words:
+        assert word in message
+
+
+def test_a_run_stops_at_the_first_iteration_that_reaches_its_budget():
+    """The initial evaluations count: 256 + 256 k >= budget."""
+    me = elites.build("point_omni", "me")
+    for evaluations, iterations in [(512, 1), (513, 2), (768, 2), (1_000_000, 3906)]:
+        assert elites.training.iterations_for(me, evaluations) == iterations
+    es_ = elites.build("point_omni", "me_es")
+    assert elites.training.iterations_for(es_, 1 + 1001 * 7) == 7
+
+
+def test_replay_rows_hold_descriptors_only_where_a_critic_sees_them():
+    """point_omni: 3 + 2 + 1 + 3 + 1 + 1 = 11 columns, 4 more with d and d', 2 with a state's."""
+    widths = {n: parts_of(n)["state"].replay.rows.shape[1] for n in ("pga_me", "qd_pg", "dcg_me")}
+    assert widths == {"pga_me": 11, "qd_pg": 13, "dcg_me": 15}

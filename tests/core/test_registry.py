@@ -1,0 +1,183 @@
+"""Every algorithm of the registry keeps the promises all of them make.
+
+It runs, its counters count, the same key gives the same bits, a seed does not depend on the seeds
+beside it, its archive re-evaluates to itself, and it can be built on every task.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+import elites
+from elites import tasks, training
+from elites.core.algorithms import ALGORITHMS
+
+SMALL = {
+    "cells": 32,
+    "batch_size": 32,
+    "policy_hidden": (8, 8),
+    "actor_hidden": (8, 8),
+    "critic_hidden": (8, 8),
+    "td3_batch_size": 16,
+    "critic_steps": 6,
+    "diversity_critic_steps": 4,
+    "pg_steps": 3,
+    "replay_size": 3000,
+    "es_samples": 64,
+    "es_generations": 2,
+    "novelty_memory": 64,
+}
+ITERATIONS = 3
+
+
+@functools.cache
+def built(name: str, task: str = "point_omni") -> training.Batched:
+    return training.over_seeds(elites.build(task, name, **SMALL), 2)
+
+
+@functools.cache
+def trained(name: str, task: str = "point_omni", seeds: tuple[int, int] = (3, 4)):
+    """The states after each iteration of two seeds, and the metrics."""
+    batched = built(name, task)
+    keys = training.seed_keys(seeds)
+    states, metrics = [batched.init(training.iteration_keys(keys, 0))], []
+    for i in range(1, ITERATIONS + 1):
+        # `step` uses its argument up, and these states are looked at later.
+        copy = jax.tree.map(lambda a: a.copy(), states[-1])
+        state, values = batched.step(copy, training.iteration_keys(keys, i))
+        states.append(state)
+        metrics.append(training.named(values))
+    return states, metrics
+
+
+def bits(tree) -> list[bytes]:
+    return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_runs_and_counts(name):
+    states, metrics = trained(name)
+    algorithm = built(name).algorithm
+    for i, row in enumerate(metrics, start=1):
+        evaluations = algorithm.initial_evaluations + i * algorithm.evaluations_per_iteration
+        assert (row["evaluations"] == evaluations).all()
+        assert (row["rejected"] == 0).all()
+        for metric, values in row.items():
+            assert values.shape == (2,)
+            assert np.isfinite(values).all(), metric
+    qd_scores = np.stack([row["qd_score"] for row in metrics])
+    assert (np.diff(qd_scores, axis=0) >= 0).all(), "an archive never gets worse"
+    # Whoever is in the archive came in by one of the named ways, no later than now.
+    archive = jax.tree.map(np.asarray, states[-1].archive)
+    full = np.isfinite(archive.fitness)
+    assert ((archive.origin >= 0) == full).all()
+    assert archive.origin.max() < len(algorithm.origins)
+    assert archive.born.max() <= ITERATIONS
+    added = sum(v for row in metrics for k, v in row.items() if k.startswith("added."))
+    assert (added >= (archive.born > 0).sum(1)).all()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_same_key_same_bits(name):
+    states, _ = trained(name)
+    batched = built(name)
+    keys = training.seed_keys((3, 4))
+    again = batched.init(training.iteration_keys(keys, 0))
+    assert bits(again) == bits(states[0])
+    again, _ = batched.step(again, training.iteration_keys(keys, 1))
+    assert bits(again) == bits(states[1])
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_seed_does_not_depend_on_its_neighbours(name):
+    """The same seed beside other seeds, and in another place: two iterations agree to 1e-4."""
+    here, _ = trained(name, seeds=(3, 4))
+    there, _ = trained(name, seeds=(7, 3))
+    for a, b in zip(jax.tree.leaves(here[2]), jax.tree.leaves(there[2]), strict=True):
+        np.testing.assert_allclose(a[0], b[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["dcg_me"])
+def test_seed_alone_agrees_with_seed_in_a_batch(name):
+    algorithm = built(name).algorithm
+    key = training.seed_keys([3])
+    state = jax.jit(algorithm.init)(training.iteration_keys(key, 0)[0])
+    step = jax.jit(algorithm.step)
+    for i in (1, 2):
+        state, _ = step(state, training.iteration_keys(key, i)[0])
+    beside, _ = trained(name)
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(beside[2]), strict=True):
+        np.testing.assert_allclose(a, b[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_archive_re_evaluates_to_itself(name):
+    states, _ = trained(name)
+    batched = built(name)
+    reach = batched.reach(states[-1], training.seed_keys((0, 1)))
+    assert (np.asarray(reach.descriptor_error) == 0.0).all()
+    archive = states[-1].archive
+    full = np.isfinite(archive.fitness)
+    assert (np.asarray(reach.fitness)[full] == np.asarray(archive.fitness)[full]).all()
+    assert np.isnan(np.asarray(reach.fitness)[~full]).all()
+    learner = batched.algorithm.learner
+    has_conditioned_actor = bool(learner and learner.actor_conditioned)
+    assert np.isfinite(reach.actor_descriptor_error).all() == has_conditioned_actor
+    assert np.isfinite(reach.actor_qd_score).all() == has_conditioned_actor
+
+
+@pytest.mark.parametrize("task", ["ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni"])
+def test_robots_archive_re_evaluates_to_itself(task):
+    """DCG-MAP-Elites on the real robots, whole episodes: the same bits in another program."""
+    batched = training.over_seeds(elites.build(task, "dcg_me", **SMALL), 1)
+    keys = training.seed_keys([0])
+    state = batched.init(training.iteration_keys(keys, 0))
+    state, metrics = batched.step(state, training.iteration_keys(keys, 1))
+    assert int(metrics.rejected[0]) == 0
+    reach = batched.reach(state, keys)
+    archive = jax.tree.map(np.asarray, state.archive)
+    full = np.isfinite(archive.fitness)
+    assert full.sum() >= 2
+    assert (np.asarray(reach.fitness)[full] == archive.fitness[full]).all()
+    assert (np.asarray(reach.descriptors)[full] == archive.descriptors[full]).all()
+    assert float(reach.descriptor_error[0]) == 0.0
+
+
+@pytest.mark.parametrize("task", tasks.names())
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_fits_every_task(name, task):
+    """Traced, not run: shapes and types fit, and a step returns what it was given."""
+    algorithm = elites.build(task, name, **SMALL)
+    key = jax.random.key(0)
+    state = jax.eval_shape(algorithm.init, key)
+    after, metrics = jax.eval_shape(algorithm.step, state, key)
+    assert jax.tree.structure(after) == jax.tree.structure(state)
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+    assert metrics.qd_score.shape == ()
+
+
+def test_iterations_can_be_scanned():
+    algorithm = built("dcg_me").algorithm
+    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(5), i))(np.arange(3))
+    state = algorithm.init(keys[0])
+    scanned, metrics = jax.lax.scan(algorithm.step, state, keys[1:])
+    assert metrics.qd_score.shape == (2,)
+    assert int(scanned.iteration) == 2
+
+
+def test_stochastic_task_is_evaluated_anew():
+    """On a task with a random start an archive does not repeat itself, and says so."""
+    states, _ = trained("me", task="noisy_point_omni")
+    reach = built("me", "noisy_point_omni").reach(states[-1], training.seed_keys((0, 1)))
+    assert (np.asarray(reach.descriptor_error) > 1e-3).all()
+
+
+def test_me_es_averages_its_offspring_on_a_stochastic_task():
+    algorithm = built("me_es", "noisy_point_omni").algorithm
+    assert algorithm.evaluations_per_iteration == SMALL["es_samples"] + 30
+    assert built("me_es").algorithm.evaluations_per_iteration == SMALL["es_samples"] + 1

@@ -1,0 +1,205 @@
+"""Variations: the GA's distribution, the PG's Adam steps, and actors that become policies."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from td3_reference import Adam, Network, climb_value
+
+from elites.core import networks, td3, variation
+from elites.core.networks import MLP
+
+O, A, D = 3, 2, 2
+ISO, LINE = 0.005, 0.05
+
+
+def learner(critic: MLP, actor: MLP | None = None, conditioned=True) -> td3.TD3:
+    """Only the networks matter here."""
+    return td3.TD3(
+        actor=actor or MLP((O + D, 8, A)), critic=critic, actor_conditioned=conditioned,
+        actor_rate=1e-3, critic_rate=1e-3, discount=0.9, target_rate=0.1, smoothing_noise=0.2,
+        smoothing_clip=0.5, delay=2, steps=2, batch_size=4, lengthscale=0.1,
+    )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------- GA
+
+iso_line = jax.jit(variation.iso_line)
+
+
+def children_of(first, second, iso, line, n=40_000, seed=0):
+    first, second = (np.tile(np.float32(p), (n, 1)) for p in (first, second))
+    return np.float64(iso_line(first, second, jax.random.key(seed), iso, line))
+
+
+def test_iso_line_has_its_mean_and_covariance():
+    first, second = np.array([0.5, -1.0, 2.0]), np.array([1.5, 1.0, 0.0])
+    n = 40_000
+    children = children_of(first, second, ISO, LINE, n)
+    along = second - first
+    covariance = ISO**2 * np.eye(3) + LINE**2 * np.outer(along, along)
+    deviation = np.sqrt(np.diag(covariance))
+    assert (abs(children.mean(0) - first) < 5 * deviation / n**0.5).all()
+    # Off the diagonal too: the line noise is one number for all parameters of a child.
+    error = np.cov(children.T) - covariance
+    assert (abs(error) < 5 * np.outer(deviation, deviation) * (2 / n) ** 0.5).all()
+
+
+def test_line_noise_is_one_number_a_child():
+    first, second = np.array([0.0, 0.0, 0.0]), np.array([1.0, 2.0, -4.0])
+    steps = children_of(first, second, 0.0, LINE) / second
+    np.testing.assert_allclose(steps[:, 1], steps[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(steps[:, 2], steps[:, 0], rtol=1e-5)
+    assert len(np.unique(steps[:, 0])) > 30_000  # but another for each child
+    assert abs(steps[:, 0].std() / LINE - 1) < 0.02
+    assert abs(steps[:, 0].mean()) < 5 * LINE / 200
+
+
+def test_equal_parents_leave_the_isotropic_noise():
+    parent = np.array([0.3, -0.7, 0.1])
+    children = children_of(parent, parent, ISO, 100.0)
+    covariance = np.cov(children.T)
+    np.testing.assert_allclose(np.diag(covariance), ISO**2, rtol=0.04)
+    assert (abs(covariance - np.diag(np.diag(covariance))) < 0.04 * ISO**2).all()
+    assert (abs(children - parent).max(0) > 3.5 * ISO).all()  # no clipping
+
+
+def test_children_of_different_pairs_do_not_mix():
+    first = np.float32([[0, 0, 0], [10, 10, 10]])
+    second = np.float32([[1, 0, 0], [10, 11, 10]])
+    children = np.asarray(iso_line(first, second, jax.random.key(1), 0.0, 0.5))
+    assert children[0, 0] != 0
+    assert children[1, 1] != 10
+    np.testing.assert_array_equal(children[0, 1:], 0)
+    np.testing.assert_array_equal(children[1, [0, 2]], 10)
+
+
+# --------------------------------------------------------------------------------------------- PG
+
+
+@pytest.mark.parametrize("conditioned", [True, False])
+def test_policy_gradient_equals_adam_on_each_parent_alone(conditioned):
+    rng = np.random.default_rng(0)
+    width = D if conditioned else 0
+    policy, critic = MLP((O, 7, A)), MLP((O + A + width, 9, 1), output="linear")
+    parents = 0.6 * rng.normal(size=(3, policy.size)).astype(np.float32)
+    targets = rng.uniform(-1, 1, (3, width)).astype(np.float32)
+    q = 0.6 * rng.normal(size=critic.size).astype(np.float32)
+    observations = rng.normal(size=(12, 10, O)).astype(np.float32)
+    rate = 5e-3
+    children = jax.jit(variation.policy_gradient, static_argnums=(0, 3, 6))(
+        policy, parents, targets, learner(critic), q, observations, rate
+    )
+
+    def reference(parent, target):
+        parameters, adam = np.float64(parent), Adam(rate)
+        for observation in np.float64(observations):
+            condition = np.tile(np.float64(target), (len(observation), 1))
+            gradient = climb_value(
+                Network(policy.sizes, "tanh"), parameters, Network(critic.sizes, "linear"),
+                np.float64(q), observation, condition, seen=False,
+            )  # fmt: skip
+            parameters = parameters + adam.step(gradient)
+        return parameters
+
+    expected = np.stack([reference(p, t) for p, t in zip(parents, targets, strict=True)])
+    way = np.linalg.norm(expected - parents)
+    assert way > 0.4
+    assert np.linalg.norm(children - expected) < 1e-4 * way
+    if conditioned:  # with another's descriptor the way is another
+        swapped = reference(parents[0], targets[1])
+        assert np.linalg.norm(children[0] - swapped) > 0.05 * way
+
+
+def sign_critic(observations: int, actions: int) -> tuple[MLP, np.ndarray]:
+    """Q(s, a | d) = relu(a_0 + 9 d_0) - relu(a_0 - 9 d_0): at d_0 = 1, a_0 + 9; at -1, -a_0 - 9."""
+    network = MLP((observations + actions + D, 2, 1), output="linear")
+    first = np.zeros((observations + actions + D, 2))
+    first[observations] = 1.0, 1.0
+    first[observations + actions] = 9.0, -9.0
+    return network, np.float32([*first.reshape(-1), 0, 0, 1, -1, 0])
+
+
+def test_each_parent_climbs_at_its_own_descriptor():
+    policy = MLP((O, 6, A))
+    critic, q = sign_critic(O, A)
+    parents = jax.vmap(lambda k: networks.init(policy, k))(jax.random.split(jax.random.key(0), 4))
+    targets = np.float32([[1, 0], [-1, 0], [1, 0.5], [-1, -0.5]])
+    observations = jax.random.normal(jax.random.key(1), (40, 8, O))
+    climb = jax.jit(variation.policy_gradient, static_argnums=(0, 3, 6))
+    children = climb(policy, parents, targets, learner(critic), q, observations, 5e-3)
+
+    @jax.jit
+    def mean_action(policies):
+        layers = networks.unflatten(policy, policies)
+        one = lambda layer: networks.apply(policy, layer, observations[0]).mean(0)  # noqa: E731
+        return jax.vmap(one)(layers)
+
+    before, after = np.asarray(mean_action(parents)), np.asarray(mean_action(children))
+    assert (after[[0, 2], 0] > before[[0, 2], 0] + 0.3).all()
+    assert (after[[1, 3], 0] < before[[1, 3], 0] - 0.3).all()
+
+
+# ------------------------------------------------------------------------- actors become policies
+
+
+def test_the_greedy_actor_is_one_policy():
+    actor = jnp.arange(5.0)
+    made = variation.greedy(actor)
+    assert made.shape == (1, 5)
+    np.testing.assert_array_equal(made[0], actor)
+
+
+@pytest.mark.parametrize("hidden", [(9, 5), (12,)])
+def test_an_injected_policy_acts_like_the_conditioned_actor(hidden):
+    actor = MLP((O + D, *hidden, A))
+    policy = MLP((O, *hidden, A))
+    config = learner(MLP((O + A + D, 1), output="linear"), actor)
+    parameters = jax.random.normal(jax.random.key(0), (actor.size,))  # biases too are not zero
+    targets = jax.random.uniform(jax.random.key(1), (6, D), minval=-1.0)
+    policies = jax.jit(variation.injection, static_argnums=0)(config, parameters, targets)
+    assert policies.shape == (6, policy.size)
+    observations = jax.random.normal(jax.random.key(2), (50, O))
+    for vector, target in zip(np.float64(policies), np.float64(targets), strict=True):
+        seen = np.concatenate([observations, np.tile(target, (50, 1))], 1)
+        expected = Network(actor.sizes, "tanh")(np.float64(parameters), seen)
+        folded = Network(policy.sizes, "tanh")(vector, np.float64(observations))
+        np.testing.assert_allclose(folded, expected, atol=1e-6)
+    # and in the package's own arithmetic
+    row = jax.jit(lambda p, x: networks.apply(policy, networks.unflatten(policy, p), x))
+    led = jax.jit(td3.act, static_argnums=0)
+    for i in range(6):
+        asked = jnp.tile(targets[i], (50, 1))
+        np.testing.assert_allclose(
+            row(policies[i], observations), led(config, parameters, observations, asked), atol=2e-6
+        )
+
+
+# ------------------------------------------------------------------------------------ the vectors
+
+
+def test_random_networks_are_lecun_uniform_with_zero_biases():
+    """Kernels uniform with variance 1 / inputs: limits +-sqrt(3 / inputs)."""
+    network = MLP((48, 100, 3))
+    layers = Network(network.sizes, "tanh").layers(
+        np.asarray(jax.jit(lambda k: networks.init(network, k))(jax.random.key(0)))
+    )
+    for kernel, bias in layers:
+        limit = (3 / kernel.shape[0]) ** 0.5
+        np.testing.assert_array_equal(bias, 0)
+        assert abs(kernel).max() <= limit
+        assert abs(kernel).max() > 0.97 * limit
+        assert abs(kernel.var() * kernel.shape[0] - 1) < 0.15
+        assert abs(kernel.mean()) < 5 * kernel.std() / kernel.size**0.5
+
+
+def test_vectors_unfold_in_the_documented_order():
+    network = MLP((3, 4, 2))
+    vectors = np.random.default_rng(0).normal(size=(5, network.size)).astype(np.float32)
+    layers = networks.unflatten(network, vectors)
+    np.testing.assert_array_equal(networks.flatten(layers), vectors)
+    x = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
+    together = networks.apply_each(network, layers, x)
+    for i in range(5):
+        alone = Network(network.sizes, "tanh")(np.float64(vectors[i]), np.float64(x[i : i + 1]))
+        np.testing.assert_allclose(together[i], alone[0], atol=1e-6)
