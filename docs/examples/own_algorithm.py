@@ -5,7 +5,8 @@ import jax.numpy as jnp
 
 from elites import tasks, training
 from elites.core import networks
-from elites.core.algorithms import Hyperparameters, conditioned_td3, genetic, gradient
+from elites.core.algorithms import conditioned_td3, genetic, gradient
+from elites.core.hyperparameters import Hyperparameters
 from elites.core.map_elites import Algorithm, Learner, Offspring, State, Variation, compose
 from elites.core.problem import Problem
 from elites.tasks.rollout import problem

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from elites.core.algorithms import Hyperparameters
+    from elites.core.hyperparameters import Hyperparameters
     from elites.tasks.task import Task, TaskState
     from elites.training import AskTell, Run, build, train
 
 _LAZY = {
     "AskTell": "elites.training",
-    "Hyperparameters": "elites.core.algorithms",
+    "Hyperparameters": "elites.core.hyperparameters",
     "Run": "elites.training",
     "Task": "elites.tasks.task",
     "TaskState": "elites.tasks.task",

@@ -21,8 +21,8 @@ from jax.sharding import Mesh, PartitionSpec
 
 from elites import tasks
 from elites.core import algorithms, archive, networks, td3
-from elites.core.algorithms import Hyperparameters
 from elites.core.archive import Archive
+from elites.core.hyperparameters import Hyperparameters
 from elites.core.map_elites import Algorithm, Metrics, Reach
 from elites.core.networks import MLP
 from elites.core.problem import normalise

@@ -105,10 +105,8 @@ class Learner:
         condition = batch["target"]
         seen = [batch["next_observation"], *([condition] if c.actor_conditioned else [])]
         action = self.actor_network(self.target_actor, np.concatenate(seen, 1))
-        noise = np.minimum(
-            np.maximum(c.smoothing_noise * noise, -c.smoothing_clip), c.smoothing_clip
-        )
-        action = np.minimum(np.maximum(action + noise, -1.0), 1.0)
+        noise = np.clip(c.smoothing_noise * noise, -c.smoothing_clip, c.smoothing_clip)
+        action = np.clip(action + noise, -1.0, 1.0)
         inputs = np.concatenate([batch["next_observation"], action, condition], 1)
         values = [self.critic_network(q, inputs)[:, 0] for q in self.target_critics]
         distance = np.sqrt(((batch["descriptor"] - condition) ** 2).sum(1))

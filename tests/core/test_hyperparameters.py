@@ -189,11 +189,8 @@ def test_numbers_that_the_paper_leaves_to_its_code():
 
 def test_conditioned_networks_see_the_descriptor():
     """point_omni: 3 observations, 2 actions, 2 descriptors."""
-    first = {
-        name: parts_of(name)["train"][0]["td3"]
-        for name in ALGORITHMS
-        if name not in ("me", "me_es")
-    }
+    learning = [name for name in ALGORITHMS if name not in ("me", "me_es")]
+    first = {name: parts_of(name)["train"][0]["td3"] for name in learning}
     assert {name: (t.actor.sizes[0], t.critic.sizes[0]) for name, t in first.items()} == {
         "pga_me": (3, 5),
         "qd_pg": (3, 5),
@@ -269,17 +266,11 @@ def test_sampled_negatives_fill_a_batch_from_half_as_many_transitions():
 
 
 def test_the_papers_table_of_tasks():
-    rows = {
-        task: (
-            t.observation_size,
-            t.action_size,
-            t.episode_length,
-            elites.build(t, "me").policy.size,
-        )
-        for task in TASKS
-        for t in [elites.tasks.make(task)]
-    }
-    assert rows == {
+    def row(task):
+        parameters = elites.build(task, "me").policy.size
+        return task.observation_size, task.action_size, task.episode_length, parameters
+
+    assert {name: row(elites.tasks.make(name)) for name in TASKS} == {
         "ant_omni": (29, 8, 250, 21_384),
         "anttrap_omni": (29, 8, 250, 21_384),
         "hexapod_omni": (48, 18, 250, 25_106),
@@ -320,7 +311,7 @@ def test_building_at_the_papers_size_compiles_and_allocates_nothing(caplog):
 
 
 def refusal(function, *args, **kwargs) -> str:
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=r"\S") as caught:
         function(*args, **kwargs)
     message = str(caught.value)
     assert "\n" not in message

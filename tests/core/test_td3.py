@@ -16,14 +16,14 @@ from td3_reference import Learner
 from elites.core import td3
 from elites.core.networks import MLP
 
-O, A, D, N, TURNS = 4, 2, 2, 16, 5
+S, A, D, N, TURNS = 4, 2, 2, 16, 5
 
 
 def learner(conditioned=True, actor_conditioned=True, **changes) -> td3.TD3:
     return td3.TD3(
         **{
-            "actor": MLP((O + D * actor_conditioned, 8, A)),
-            "critic": MLP((O + A + D * conditioned, 9, 1), output="linear"),
+            "actor": MLP((S + D * actor_conditioned, 8, A)),
+            "critic": MLP((S + A + D * conditioned, 9, 1), output="linear"),
             "actor_conditioned": actor_conditioned,
             "actor_rate": 1e-2,
             "critic_rate": 1e-2,
@@ -212,17 +212,17 @@ def test_sampled_negatives_by_hand():
 
 
 def random_batches(config, steps, n=N, seed=0):
-    """Batches [steps, n, ...] and noise; a third of the rows done, a third cut by the time limit."""
+    """Batches [steps, n, ...] and noise; a third of the rows done, a third cut by time."""
     rng = np.random.default_rng(seed)
-    conditioned = config.critic.sizes[0] > O + A
+    conditioned = config.critic.sizes[0] > S + A
     d = rng.uniform(-1, 1, (steps, n, D if conditioned else 0))
     kind = rng.integers(0, 3, (steps, n))
     assert len(set(kind.reshape(-1))) == 3
     batches = {
-        "observation": rng.normal(size=(steps, n, O)),
+        "observation": rng.normal(size=(steps, n, S)),
         "action": rng.uniform(-1, 1, (steps, n, A)),
         "reward": rng.normal(size=(steps, n)),
-        "next_observation": rng.normal(size=(steps, n, O)),
+        "next_observation": rng.normal(size=(steps, n, S)),
         "done": (kind == 1).astype(float),
         "truncation": (kind == 2).astype(float),
         "descriptor": d,
@@ -251,8 +251,8 @@ def assert_same_learner(state, reference, start):
 
 VARIANTS = {
     "conditioned": {
-        "actor": MLP((O + D, 8, 6, A)),
-        "critic": MLP((O + A + D, 9, 7, 1), output="linear"),
+        "actor": MLP((S + D, 8, 6, A)),
+        "critic": MLP((S + A + D, 9, 7, 1), output="linear"),
     },
     "unconditioned": {"conditioned": False, "actor_conditioned": False},
     "unconditioned actor": {"actor_conditioned": False},

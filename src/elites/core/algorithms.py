@@ -8,16 +8,14 @@
     dcg_me_*    its three ablations
     dcrl_me     the successor by the same authors: the actor itself is injected as offspring
 
-`Hyperparameters` is the paper's table: every number is declared there, once.
+The numbers are those of `hyperparameters.py`, the paper's table.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,109 +23,11 @@ import jax.numpy as jnp
 from elites.core import archive as archives
 from elites.core import map_elites_es, networks, novelty, variation
 from elites.core import replay as replays
+from elites.core.hyperparameters import Hyperparameters
 from elites.core.map_elites import Algorithm, Learner, Offspring, State, Variation, compose
 from elites.core.networks import MLP
 from elites.core.problem import Problem, Transitions, normalise
 from elites.core.td3 import TD3
-
-
-@dataclasses.dataclass(frozen=True)
-class Hyperparameters:
-    """Every number of every algorithm; the defaults are the paper's."""
-
-    cells: int = 1024
-    """Cells of the archive (the paper's number of centroids)."""
-    batch_size: int = 256
-    """Offspring evaluated in an iteration."""
-    policy_hidden: tuple[int, ...] = (128, 128)
-    """Hidden layers of a policy."""
-    iso_sigma: float = 0.005
-    """GA variation, parameter 1: standard deviation of the noise on every parameter."""
-    line_sigma: float = 0.05
-    """GA variation, parameter 2: standard deviation along the line to the second parent."""
-    actor_hidden: tuple[int, ...] = (256, 256)
-    """Hidden layers of a conditioned actor; an actor that is archived has a policy's layers."""
-    critic_hidden: tuple[int, ...] = (256, 256)
-    """Hidden layers of a critic."""
-    td3_batch_size: int = 100
-    """Transitions in a minibatch."""
-    critic_steps: int = 3000
-    """Critic training steps in an iteration."""
-    diversity_critic_steps: int = 300
-    """Training steps of QD-PG's diversity critic in an iteration."""
-    pg_steps: int = 150
-    """Gradient steps of the PG variation."""
-    policy_learning_rate: float = 5e-3
-    """Learning rate of the PG variation."""
-    actor_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    replay_size: int = 1_000_000
-    """Transitions kept."""
-    discount: float = 0.99
-    actor_delay: int = 2
-    """Critic steps to one actor step."""
-    target_update_rate: float = 0.005
-    smoothing_noise: float = 0.2
-    """Standard deviation of the target policy's smoothing noise."""
-    smoothing_clip: float = 0.5
-    es_samples: int = 1000
-    """Perturbed copies evaluated for a gradient of MAP-Elites-ES."""
-    es_sigma: float = 0.02
-    """Standard deviation of those perturbations."""
-    es_learning_rate: float = 0.01
-    es_l2: float = 0.02
-    """Weight decay in the gradient of MAP-Elites-ES."""
-    es_generations: int = 10
-    """Generations between two draws of a parent, and of the other mode, from the archive."""
-    es_neighbours: int = 10
-    """Neighbours that make the novelty of MAP-Elites-ES."""
-    es_memory: int = 10_000
-    """Past offspring that its novelty is measured against."""
-    es_repeats: int = 30
-    """Evaluations averaged for an offspring of MAP-Elites-ES where the task is stochastic."""
-    lengthscale: float | None = None
-    """Of the descriptor similarity, on [-1, 1]; None takes the task's."""
-    descriptor_noise: float = 0.0004
-    """Noise on the descriptors asked of the actor, as a share of their range."""
-    novelty_memory: int = 10_000
-    """State descriptors that QD-PG's novelty is measured against."""
-    novelty_threshold: float = 0.1
-    """Distance from all stored states, in task units, beyond which QD-PG stores another."""
-    novelty_neighbours: int = 5
-    """Neighbours that make QD-PG's novelty reward."""
-
-    def __post_init__(self):
-        for field in dataclasses.fields(self):
-            _check_field(field.name, getattr(self, field.name))
-
-
-_RATES = ("discount", "target_update_rate")
-_POSITIVE = ("policy_learning_rate", "actor_learning_rate", "critic_learning_rate",
-             "es_learning_rate", "es_sigma", "lengthscale")  # fmt: skip
-
-
-def _check_field(name: str, value: Any) -> None:
-    if name.endswith("_hidden"):
-        if not isinstance(value, tuple) or any(not _whole(v) or v < 1 for v in value):
-            raise ValueError(f"{name} must be a tuple of sizes of at least 1, got {value!r}")
-    elif isinstance(Hyperparameters.__dataclass_fields__[name].default, int):
-        if not _whole(value) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    elif value is None and name == "lengthscale":
-        return
-    elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, got {value!r}")
-    elif name in _RATES and not 0 <= value <= 1:
-        raise ValueError(f"{name} must be between 0 and 1, got {value!r}")
-    elif name in _POSITIVE and value <= 0:
-        raise ValueError(f"{name} must be greater than 0, got {value!r}")
-    elif value < 0:
-        raise ValueError(f"{name} must not be negative, got {value!r}")
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
 
 # ---------------------------------------------------------------------------------------- parts
 
