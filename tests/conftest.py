@@ -25,12 +25,19 @@ settings.load_profile("suite")
 def pytest_collection_modifyitems(items):
     """Keep together, on one worker, the tests that share compiled functions.
 
-    These are the tests of a file; where a file walks the registry, those of one algorithm or task.
+    These are the tests of a file, or of the files that step the recorded tasks; where a file walks
+    the registry, those of one algorithm or task.
     """
+    recorded = (
+        "test_reference.py",
+        "test_compiled_step.py",
+        "test_recordings.py",
+        "test_task_table.py",
+    )
     for item in items:
         callspec = getattr(item, "callspec", None)
         parameters = callspec.params if callspec else {}
-        group = str(item.path)
+        group = "recordings" if item.path.name in recorded else str(item.path)
         if item.path.name == "test_registry.py":
             group += f":{parameters.get('name') or parameters.get('task')}"
         item.add_marker(pytest.mark.xdist_group(group))

@@ -56,6 +56,11 @@ def init(network: MLP, key: Array) -> Array:
 
 def unflatten(network: MLP, parameters: Array) -> Layers:
     """Kernels and biases of vectors [..., P]."""
+    if parameters.shape[-1] != network.size:
+        raise ValueError(
+            f"a {'-'.join(map(str, network.sizes))} network has {network.size} parameters, got "
+            f"{parameters.shape[-1]}"
+        )
     layers, start = [], 0
     for inputs, outputs in itertools.pairwise(network.sizes):
         kernel = parameters[..., start : start + inputs * outputs]

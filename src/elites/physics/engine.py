@@ -123,6 +123,7 @@ def _substep(model: Model, bodies: Bodies, contact: Vec3, motor: Array) -> tuple
     impulse = contacts.resolve(model, bodies)
     if impulse is None:
         return bodies, contact
+    # An impulse may point along a frozen axis; the body must not start to move there.
     bodies = bodies._replace(
         vel=r.times(r.add(bodies.vel, impulse.vel), model.free_position),
         ang=r.times(r.add(bodies.ang, impulse.ang), model.free_rotation),

@@ -122,11 +122,12 @@ def load(path: Path) -> Model:
     """Read and check a model file."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ModelError(f"{path}: not valid JSON: {error}") from None
     return build(data, Path(path).stem)
 
 
+_HUGE = 1e30  # beyond this, and below its inverse, single precision runs out of range
 _BODY_FIELDS = "name colliders inertia mass frozen"
 _COLLIDER_FIELDS = "position rotation capsule sphere box plane material"
 _JOINT_FIELDS = (
@@ -149,7 +150,7 @@ def build(data: Mapping[str, Any], name: str = "model") -> Model:
     _unique(bodies, "body", name)
     for body, label in zip(bodies, labels, strict=True):
         _known(body, _BODY_FIELDS, label)
-    fixed = {b["name"] for b in bodies if _frozen_all(b)}
+    fixed = {b["name"] for b, label in zip(bodies, labels, strict=True) if _frozen_all(b, label)}
     moving = [b for b in bodies if b["name"] not in fixed]
     if not moving:
         raise ModelError(f"{name}: every body is frozen, nothing can move")
@@ -252,7 +253,7 @@ def _colliders(body: Mapping[str, Any], label: str) -> list[_Collider]:
             if length < 2 * radius:
                 raise ModelError(f"{where_shape}: length {length} is less than twice the radius")
             end = shape.get("end", 0)
-            if end not in (-1, 0, 1):
+            if isinstance(end, bool) or end not in (-1, 0, 1):
                 raise ModelError(f"{where_shape}: end must be -1, 0 or 1, got {end!r}")
             size: tuple[float, ...] = (radius, length)
         elif kind == "sphere":
@@ -264,7 +265,7 @@ def _colliders(body: Mapping[str, Any], label: str) -> list[_Collider]:
         else:
             _known(shape, "", where_shape)
             size = ()
-            if not _frozen_all(body):
+            if not _frozen_all(body, label):
                 raise ModelError(f"{where_shape}: only a frozen body can be a plane")
             if part.get("position") or part.get("rotation"):
                 raise ModelError(
@@ -279,8 +280,8 @@ def _colliders(body: Mapping[str, Any], label: str) -> list[_Collider]:
                 rotations.quat_from_euler(np.array(_vector(part, "rotation", where))),
                 size,
                 int(end),
-                _number(material, "friction", f"{where}, material", default=0.0),
-                _number(material, "elasticity", f"{where}, material", default=0.0),
+                _share(material, "friction", f"{where}, material"),
+                _share(material, "elasticity", f"{where}, material"),
             )
         )
     return parts
@@ -499,11 +500,21 @@ def _mapping(node: Mapping[str, Any], field: str, where: str) -> Mapping[str, An
 
 def _number(node, field: str, where: str, default: float | None = None, above: float | None = None):
     value = node.get(field, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ModelError(f"{where}: {field} must be a finite number, got {value!r}")
+    # Compared, not converted: a whole number of 400 digits is no float at all.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _HUGE:
+        raise ModelError(f"{where}: {field} must be a number below {_HUGE:g}, got {value!r}")
     if above is not None and value <= above:
         raise ModelError(f"{where}: {field} must be greater than {above:g}, got {value!r}")
+    if value != 0 and abs(value) < 1 / _HUGE:
+        raise ModelError(f"{where}: {field} is too small for single precision, got {value!r}")
     return float(value)
+
+
+def _share(node, field: str, where: str) -> float:
+    value = _number(node, field, where, default=0.0)
+    if value < 0:
+        raise ModelError(f"{where}: {field} must not be negative, got {value!r}")
+    return value
 
 
 def _vector(node, field: str, where: str, above: float | None = None) -> list[float]:
@@ -526,9 +537,13 @@ def _unique(entries: list[Any], kind: str, where: str) -> None:
             raise ModelError(f"{label}: the name is used twice")
 
 
-def _frozen_all(body: Mapping[str, Any]) -> bool:
-    frozen = body.get("frozen", {})
-    return isinstance(frozen, Mapping) and bool(frozen.get("all", False))
+def _frozen_all(body: Mapping[str, Any], label: str) -> bool:
+    frozen = _mapping(body, "frozen", label)
+    _known(frozen, "position rotation all", f"{label}, frozen")
+    everything = frozen.get("all", False)
+    if not isinstance(everything, bool):
+        raise ModelError(f"{label}, frozen: all must be true or false, got {everything!r}")
+    return everything
 
 
 def _free_axes(moving, which: str, label_of: Mapping[str, str]) -> Vec3:
@@ -536,7 +551,6 @@ def _free_axes(moving, which: str, label_of: Mapping[str, str]) -> Vec3:
     for body in moving:
         label = f"{label_of[body['name']]}, frozen"
         frozen = _mapping(body, "frozen", label_of[body["name"]])
-        _known(frozen, "position rotation all", label)
         rows.append([0.0 if value else 1.0 for value in _vector(frozen, which, label)])
     return _columns(rows)
 

@@ -109,7 +109,7 @@ def rollout_policies(task: Task, network: MLP, policies: Array, keys: Array) -> 
 
 
 def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int = 256) -> Evaluation:
-    """Evaluate any number of policies [k, P] in padded batches of one shape.
+    """Evaluate any number of policies [k, P] in padded batches of `batch`, rounded up to 32s.
 
     Without transitions: their fields are empty. Rows of a deterministic task come out the same bits
     for the same `batch`, in whatever order and company.
@@ -123,8 +123,8 @@ def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int =
     parts = []
     for index, first in enumerate(range(0, count, batch)):
         # Padding repeats the first row: a real policy, so that padding costs no special case.
-        rows = np.minimum(np.arange(first, first + batch), count - 1)
-        rows = np.where(np.arange(first, first + batch) < count, rows, 0)
+        rows = np.arange(first, first + batch)
+        rows = np.where(rows < count, rows, 0)
         keys = jax.random.split(jax.random.fold_in(key, index), batch)
         parts.append(_evaluate_batch(task, network, policies[rows], keys))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:count], *parts)

@@ -28,6 +28,15 @@ def walker_uni() -> Task:
     model = body_model("walker")
     feet = [model.bodies.index(name) for name in ("foot", "foot_left")]
     joints = len(model.joints.names)
+    layout = (
+        ("share of time each foot touched so far", 2),
+        ("torso z in m", 1),
+        ("torso pitch in rad", 1),
+        ("joint angles in rad", joints),
+        ("torso velocity x, z in m/s", 2),
+        ("torso pitch rate in rad/s", 1),
+        ("joint velocities in rad/s", joints),
+    )
 
     def reset(key: Array) -> TaskState:
         del key  # the initial pose is fixed
@@ -62,7 +71,7 @@ def walker_uni() -> Task:
 
     return Task(
         name="walker_uni",
-        observation_size=13 - 6 + 2 * joints,
+        observation_size=sum(size for _, size in layout),
         action_size=model.action_size,
         episode_length=1000,
         descriptor_low=(0.0, 0.0),
@@ -74,15 +83,7 @@ def walker_uni() -> Task:
         body_model=model,
         bodies=lambda state: state.inner.bodies,
         summary="A planar biped that must find every way of walking forward",
-        observation_layout=(
-            ("share of time each foot touched so far", 2),
-            ("torso z in m", 1),
-            ("torso pitch in rad", 1),
-            ("joint angles in rad", joints),
-            ("torso velocity x, z in m/s", 2),
-            ("torso pitch rate in rad/s", 1),
-            ("joint velocities in rad/s", joints),
-        ),
+        observation_layout=layout,
         reward_text="max(0, forward speed in m/s + 1 - 0.001 |a|^2)",
         termination_text="torso z outside [0.7, 2] m or |pitch| > 1 rad",
         descriptor_text="share of steps in which the right and the left foot touch the ground",
