@@ -25,6 +25,8 @@ def immigrants(count: int, policy: networks.MLP, descriptor_size: int) -> Variat
 
 def dcg_with_immigrants(on: Problem, hp: Hyperparameters) -> Algorithm:
     """Half GA, three eighths PG, one eighth strangers."""
+    if hp.batch_size % 8:
+        raise ValueError(f"batch_size must be a multiple of 8, got {hp.batch_size}")
     eighth = hp.batch_size // 8
     policy = networks.policy(on.observation_size, on.action_size, hp.policy_hidden)
     td3 = conditioned_td3(on, hp)

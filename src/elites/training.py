@@ -11,6 +11,8 @@ serves evaluations that happen elsewhere.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, overload
 
@@ -98,6 +100,9 @@ def iteration_keys(keys: Array, iteration: int) -> Array:
     return jax.vmap(lambda key: jax.random.fold_in(key, iteration))(keys)
 
 
+_REACH = 2**31 - 1  # keys of re-evaluations: an iteration that no training gets to
+
+
 def seed_keys(seeds: Iterable[int]) -> Array:
     return jnp.stack([jax.random.key(seed) for seed in seeds])
 
@@ -105,7 +110,7 @@ def seed_keys(seeds: Iterable[int]) -> Array:
 # -------------------------------------------------------------------------------------- results
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Elite:
     """One policy of the archive; call it on an observation, or on rows of observations."""
 
@@ -180,13 +185,20 @@ class Elites(Sequence[Elite]):
 
     def nearest(self, descriptor) -> Elite:
         """The elite whose descriptor is nearest to the one asked for, in task units."""
-        asked = _checked_descriptor(self.algorithm, descriptor)
-        if not len(self):
-            raise ValueError("the archive is empty")
-        distance = np.sum((self.descriptors - np.asarray(asked)) ** 2, axis=-1)
+        asked = np.asarray(_checked_descriptor(self.algorithm, descriptor))
+        if asked.ndim != 1 or not np.isfinite(asked).all():
+            raise ValueError(f"nearest takes one descriptor of finite numbers, got {descriptor!r}")
+        self._refuse_empty()
+        distance = np.sum((self.descriptors - asked) ** 2, axis=-1)
         return self[int(np.argmin(distance))]
 
+    def _refuse_empty(self) -> None:
+        if not len(self):
+            raise ValueError("the archive is empty")
+
     def best(self) -> Elite:
+        """The fittest elite."""
+        self._refuse_empty()
         return self[int(np.argmax(self.fitness))]
 
     def __repr__(self) -> str:
@@ -258,33 +270,38 @@ class Run:
     """name -> [iterations, seeds]"""
     batched: Batched = dataclasses.field(repr=False)
 
-    @property
+    @functools.cached_property
     def best(self) -> int:
         """Index of the seed with the best QD-score."""
         scores = jax.vmap(lambda a: archive.summary(a).qd_score)(self.state.archive)
         return int(np.argmax(np.asarray(scores)))
 
+    @functools.cached_property
+    def _best_result(self) -> SeedResult:
+        return self.seed(self.best)
+
     @property
     def archive(self) -> Elites:
-        return self.seed(self.best).archive
+        return self._best_result.archive
 
     @property
     def actor(self) -> Actor | None:
-        return self.seed(self.best).actor
+        return self._best_result.actor
 
     def seed(self, index: int) -> SeedResult:
         """Archive, actor and metrics of one seed, by its place in `seeds`."""
-        state = jax.tree.map(lambda a: a[index], self.state)
         actor = self.algorithm.actor
+        # Archive and actor alone are brought over: the replay buffer is far larger than both.
+        cells = jax.tree.map(lambda a: a[index], self.state.archive)
         return SeedResult(
-            archive=Elites(state.archive, self.algorithm),
-            actor=Actor(np.asarray(actor(state)), self.algorithm) if actor else None,
+            archive=Elites(cells, self.algorithm),
+            actor=Actor(np.asarray(actor(self.state)[index]), self.algorithm) if actor else None,
             metrics={name: values[:, index] for name, values in self.metrics.items()},
         )
 
     def reach(self, seed: int = 0) -> Reach:
         """Archive and actor re-evaluated now, seeds first: the paper's two further metrics."""
-        keys = iteration_keys(seed_keys(range(seed, seed + len(self.seeds))), 0)
+        keys = iteration_keys(seed_keys(range(seed, seed + len(self.seeds))), _REACH)
         return jax.tree.map(np.asarray, self.batched.reach(self.state, keys))
 
 
@@ -306,7 +323,7 @@ def train(
     every iteration with values [seeds]. Everything else is a field of `Hyperparameters`; the
     defaults are the paper's.
     """
-    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    chosen = seeds if isinstance(seeds, Sequence) else range(_whole("seeds", seeds))
     built = build(task, algorithm, **hyperparameters)
     return train_algorithm(built, seeds=chosen, evaluations=evaluations, progress=progress)
 
@@ -319,6 +336,7 @@ def train_algorithm(
     progress: Callable[[int, dict[str, np.ndarray]], None] | None = None,
 ) -> Run:
     """`train` for an algorithm that is built already, of the registry or your own."""
+    seeds = [_whole("seeds", seed) for seed in seeds]
     if not seeds:
         raise ValueError("seeds must be at least 1")
     count = iterations_for(algorithm, evaluations)
@@ -335,8 +353,16 @@ def train_algorithm(
     return Run(algorithm, tuple(seeds), state, table, batched)
 
 
+def _whole(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number, got {value!r}") from None
+
+
 def iterations_for(built: Algorithm, evaluations: int) -> int:
     """Iterations until the budget is reached; the evaluations before the first count."""
+    evaluations = _whole("evaluations", evaluations)
     if evaluations < built.initial_evaluations + built.evaluations_per_iteration:
         raise ValueError(
             f"evaluations must be at least {built.initial_evaluations}"

@@ -12,7 +12,7 @@ from elites import physics
 from handmade import at, body, hinge, motor, stepper, world, xyz
 from reference_engine import about, from_euler, hamilton, turn
 
-degrees = st.floats(-180.0, 180.0)
+degrees = st.floats(-180.0, 180.0).map(lambda angle: round(angle, 6))
 eulers = st.tuples(degrees, degrees, degrees)
 rates = st.tuples(*[st.floats(-5.0, 5.0, width=32)] * 3)
 

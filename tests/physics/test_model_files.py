@@ -51,8 +51,11 @@ MALFORMED = [
     ("bodies/1/mass", -1.5, (CHILD, "mass", "-1.5")),
     ("bodies/1/mass", "heavy", (CHILD, "mass", "'heavy'")),
     ("bodies/1/mass", True, (CHILD, "mass", "True")),
-    ("bodies/1/mass", math.nan, (CHILD, "mass", "finite")),
-    ("bodies/1/mass", math.inf, (CHILD, "mass", "finite")),
+    ("bodies/1/mass", math.nan, (CHILD, "mass", "number", "nan")),
+    ("bodies/1/mass", math.inf, (CHILD, "mass", "number", "inf")),
+    ("bodies/1/mass", 1e30, (CHILD, "mass", "below 1e+30")),
+    ("bodies/1/mass", 10**400, (CHILD, "mass", "below 1e+30")),
+    ("bodies/1/mass", 1e-31, (CHILD, "mass", "too small", "1e-31")),
     ("bodies/1/inertia", ..., (CHILD, "inertia", "greater than 0")),
     ("bodies/1/inertia", 1.0, (CHILD, "inertia", "object")),
     ("bodies/1/inertia/y", 0.0, (CHILD, "inertia", "y")),
@@ -60,6 +63,8 @@ MALFORMED = [
     ("bodies/1/weight", 1.0, (CHILD, "'weight'")),
     ("bodies/1/frozen", "yes", (CHILD, "frozen", "object")),
     ("bodies/1/frozen", {"axes": {}}, (CHILD, "frozen", "'axes'")),
+    ("bodies/1/frozen", {"all": "no"}, (CHILD, "frozen", "all", "'no'")),
+    ("bodies/2/frozen", {"all": True, "axes": {}}, ("'ground'", "frozen", "'axes'")),
     ("bodies/1/frozen", {"position": {"x": "1"}}, (CHILD, "frozen", "position", "x")),
     ("bodies/1/colliders", {}, (CHILD, "colliders", "list")),
     ("bodies/1/colliders/0", 7, (CHILD, "collider 0")),
@@ -73,12 +78,15 @@ MALFORMED = [
     ("bodies/1/colliders/0/capsule/radius", -0.1, (*CAPSULE, "radius", "-0.1")),
     ("bodies/1/colliders/0/capsule/length", 0.09, (*CAPSULE, "length", "0.09", "radius")),
     ("bodies/1/colliders/0/capsule/end", 2, (*CAPSULE, "end", "2")),
+    ("bodies/1/colliders/0/capsule/end", True, (*CAPSULE, "end", "True")),
     ("bodies/1/colliders/0/capsule/end", "up", (*CAPSULE, "end", "'up'")),
     ("bodies/1/colliders/0/capsule/width", 2, (*CAPSULE, "'width'", "radius length end")),
     ("bodies/0/colliders/0/box/halfsize", ..., (*BOX, "halfsize", "x")),
     ("bodies/0/colliders/0/box/halfsize/z", -1.0, (*BOX, "halfsize", "z", "-1.0")),
     ("bodies/0/colliders/0/material", 0.5, (PARENT, "collider 0", "material", "object")),
     ("bodies/0/colliders/0/material", {"friction": "ice"}, (PARENT, "material", "friction")),
+    ("bodies/0/colliders/0/material", {"friction": -0.1}, (PARENT, "material", "friction", "-0.1")),
+    ("bodies/0/colliders/0/material", {"elasticity": -1}, (PARENT, "material", "elasticity", "-1")),
     ("bodies/0/colliders/0/material", {"rubber": 1}, (PARENT, "material", "'rubber'")),
     ("bodies/2/colliders/0/position", xyz(z=1.0), ("'ground'", "plane", "position")),
     ("bodies/2/colliders/0/plane", {"height": 1.0}, ("'ground'", "plane", "'height'")),
@@ -199,10 +207,10 @@ def test_a_box_against_a_wall_is_refused():
         physics.build(data)
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"bodies": [}', "[1, 2"])
-def test_a_file_that_is_not_json_is_refused_by_its_name(tmp_path, text):
+@pytest.mark.parametrize("content", [b"", b"{", b'{"bodies": [}', b"[1, 2", b'{"\xff": 1}'])
+def test_a_file_that_is_not_json_is_refused_by_its_name(tmp_path, content):
     path = tmp_path / "robot.json"
-    path.write_text(text, encoding="utf-8")
+    path.write_bytes(content)
     with pytest.raises(physics.ModelError, match=r"robot\.json: not valid JSON"):
         physics.load(path)
 

@@ -61,10 +61,10 @@ def test_absurd_actions_fail_alone(name):
 
 
 def test_motors_too_strong_for_the_integrator_fail_alone():
-    """A walker with motors of 1e30: any action tears it apart, standing still does not."""
+    """A walker with motors of 1e29 N m: any action tears it apart, standing still does not."""
     data = model_data("walker_uni")
     for actuator in data["actuators"]:
-        actuator["strength"] = 1e30
+        actuator["strength"] = 1e29
     model = physics.build(data, "strong walker")
 
     def state_of(bodies):

@@ -24,7 +24,15 @@ from elites.core import archive as archives
 from elites.core import map_elites_es, networks, novelty, variation
 from elites.core import replay as replays
 from elites.core.hyperparameters import Hyperparameters
-from elites.core.map_elites import Algorithm, Learner, Offspring, State, Variation, compose
+from elites.core.map_elites import (
+    Algorithm,
+    Learner,
+    Offspring,
+    State,
+    Variation,
+    compose,
+    critic_is_conditioned,
+)
 from elites.core.networks import MLP
 from elites.core.problem import Problem, Transitions, normalise
 from elites.core.td3 import TD3
@@ -43,7 +51,7 @@ def _td3(
     conditioned: bool,
     actor_conditioned: bool | None = None,
     actor_hidden: tuple[int, ...] | None = None,
-    steps: int | None = None,
+    steps_field: str = "critic_steps",
     sampled_negatives: bool = False,
 ) -> TD3:
     actor_conditioned = conditioned if actor_conditioned is None else actor_conditioned
@@ -51,11 +59,10 @@ def _td3(
     observations, actions = problem.observation_size, problem.action_size
     actor_inputs = observations + (size if actor_conditioned else 0)
     critic_inputs = observations + actions + (size if conditioned else 0)
-    steps = hp.critic_steps if steps is None else steps
+    steps = getattr(hp, steps_field)
     if steps % hp.actor_delay:
         raise ValueError(
-            f"critic_steps and diversity_critic_steps must be multiples of actor_delay "
-            f"({hp.actor_delay}), got {steps}"
+            f"{steps_field} must be a multiple of actor_delay ({hp.actor_delay}), got {steps}"
         )
     if sampled_negatives and hp.td3_batch_size % 2:
         raise ValueError(
@@ -111,7 +118,7 @@ def gradient(
 ) -> Variation:
     """PG variation: parents climb the critic of `learner`, each at its own descriptor."""
     policy = _policy(problem, hp)
-    conditioned = td3.critic.sizes[0] > problem.observation_size + problem.action_size
+    conditioned = critic_is_conditioned(problem, td3)
 
     def make(state: State, key: jax.Array) -> Offspring:
         parent_key, replay_key = jax.random.split(key)
@@ -205,13 +212,13 @@ def qd_pg(problem: Problem, hp: Hyperparameters) -> Algorithm:
     hidden = hp.policy_hidden
     quality = _td3(problem, hp, conditioned=False, actor_hidden=hidden)
     diversity = _td3(
-        problem, hp, conditioned=False, actor_hidden=hidden, steps=hp.diversity_critic_steps
+        problem, hp, conditioned=False, actor_hidden=hidden, steps_field="diversity_critic_steps"
     )
     size = problem.descriptor_size
 
     def novelty_reward(state: State, rows: jax.Array) -> jax.Array:
         def one_step(rows: jax.Array) -> jax.Array:
-            points = rows[:, -size:]  # a row ends with its state descriptor
+            points = rows[:, -size:]  # `compose` puts the state descriptor at a row's end
             assert state.memory is not None
             return novelty.mean_distance(state.memory, points, hp.novelty_neighbours, squared=True)
 

@@ -42,23 +42,27 @@ def centroids(low: tuple[float, ...], high: tuple[float, ...], cells: int) -> Ar
 
 @functools.cache
 def _unit_centroids(dimensions: int, cells: int) -> np.ndarray:
-    # On the CPU whatever the default device: elsewhere scattered floats are summed in any order.
-    with jax.ensure_compile_time_eval(), jax.default_device(jax.devices("cpu")[0]):
+    with jax.ensure_compile_time_eval(), jax.default_device(_host()):
         sample_key, start_key = jax.random.split(jax.random.key(0))
         samples = jax.random.uniform(sample_key, (max(50_000, 10 * cells), dimensions))
         start = jax.random.choice(start_key, samples, (cells,), replace=False)
-        return np.asarray(_k_means(samples, start))
+        means, points = np.asarray(start), np.asarray(samples, np.float64)
+        for _ in range(30):
+            nearest = np.asarray(jax.jit(nearest_rows)(means, samples))
+            # Summed here: scattered floats have no fixed order of summation on every device.
+            members = np.bincount(nearest, minlength=cells)[:, None]
+            totals = [np.bincount(nearest, column, minlength=cells) for column in points.T]
+            moved = np.stack(totals, axis=1) / np.maximum(members, 1)
+            means = np.where(members > 0, moved, means).astype(np.float32)
+    return means
 
 
-@jax.jit
-def _k_means(samples: Array, means: Array) -> Array:
-    def refine(_, means):
-        nearest = nearest_rows(means, samples)
-        members = jax.ops.segment_sum(jnp.ones(len(samples)), nearest, len(means))[:, None]
-        total = jax.ops.segment_sum(samples, nearest, len(means))
-        return jnp.where(members > 0, total / jnp.maximum(members, 1), means)
-
-    return jax.lax.fori_loop(0, 30, refine, means)
+def _host():
+    """The CPU, on which every machine finds the same centroids; the default where there is none."""
+    try:
+        return jax.devices("cpu")[0]
+    except RuntimeError:
+        return jax.devices()[0]
 
 
 def empty(centroids: Array, policy_size: int) -> Archive:

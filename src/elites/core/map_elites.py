@@ -49,6 +49,7 @@ class State(NamedTuple):
     iteration: Array  # [] int32
     evaluations: Array  # [] uint32
     env_steps: Array  # [] uint32
+    rejected: Array  # [] uint32
 
 
 class Metrics(NamedTuple):
@@ -60,7 +61,7 @@ class Metrics(NamedTuple):
     evaluations: Array  # since the start: offspring, as the paper counts its budget
     env_steps: Array  # since the start: every step of every rollout, actor rollouts included
     added: dict[str, Array]  # by the variation that made them
-    rejected: Array  # evaluations with a non-finite fitness or descriptor
+    rejected: Array  # since the start: rollouts that diverged or gave a non-finite result
     critic_loss: dict[str, Array]
     actor_loss: dict[str, Array]
 
@@ -107,9 +108,12 @@ class Outside(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Archive and actor re-evaluated, on demand. Errors are means over the filled cells."""
+    """Archive and actor re-evaluated, on demand. Errors are means over the filled cells.
 
-    fitness: Array  # [C] of each elite, NaN where a cell is empty
+    A rollout that diverges counts as no fitness and is left out of the error.
+    """
+
+    fitness: Array  # [C] of each elite, NaN where a cell is empty or its rollout diverged
     descriptors: Array  # [C, D]
     qd_score: Array
     descriptor_error: Array
@@ -261,6 +265,7 @@ def compose(
             iteration=jnp.zeros((), jnp.int32),
             evaluations=jnp.zeros((), jnp.uint32),
             env_steps=jnp.zeros((), jnp.uint32),
+            rejected=jnp.zeros((), jnp.uint32),
         )
 
     def random_policies(key: Array) -> Array:
@@ -268,11 +273,15 @@ def compose(
 
     def welcome(state: State, policies: Array, fitness, descriptors, valid) -> State:
         """Archive the random policies that a run starts with."""
-        archive, _, _ = archives.add(
+        archive, _, rejected = archives.add(
             state.archive, policies, fitness, descriptors, valid,
             jnp.zeros(batch, jnp.int32), state.iteration,
         )  # fmt: skip
-        return state._replace(archive=archive, evaluations=state.evaluations + jnp.uint32(batch))
+        return state._replace(
+            archive=archive,
+            evaluations=state.evaluations + jnp.uint32(batch),
+            rejected=state.rejected + _count(rejected),
+        )
 
     def init(key: Array) -> State:
         policy_key, blank_key, rollout_key = jax.random.split(key, 3)
@@ -286,20 +295,24 @@ def compose(
             state = welcome(
                 fresh, policies, offspring.fitness, offspring.descriptors, offspring.valid
             )
-            return draw_targets(state.archive, target_key), (state.archive, offspring, led, asked)
+            return draw_targets(state.archive, target_key), (
+                (state.archive, state.rejected, offspring),
+                (led, asked),
+            )
 
         # The untrained actor is asked for what the first policies reached, so it needs a second
         # rollout once they are archived; without actor rollouts one is enough.
         keys = jax.random.split(rollout_key, (2 if actor_rollouts else 1, 2))
         nothing = jnp.zeros((actor_rollouts, problem.descriptor_size))
         _, results = jax.lax.scan(begin, nothing, keys)
-        archive, offspring, _, _ = jax.tree.map(lambda a: a[0], results)
-        _, _, led, asked = jax.tree.map(lambda a: a[-1], results)
+        archive, rejected, offspring = jax.tree.map(lambda a: a[0], results[0])
+        led, asked = jax.tree.map(lambda a: a[-1], results[1])
         state = store(fresh, offspring, offspring.descriptors, led, asked)
         return state._replace(
             archive=archive,
             evaluations=state.evaluations + jnp.uint32(batch),
             env_steps=env_steps(offspring, led),
+            rejected=rejected + _count(~led.valid[:actor_lanes]),
         )
 
     # ----------------------------------------------------------------------- step, stage by stage
@@ -327,7 +340,7 @@ def compose(
         return jax.tree.map(lambda *parts: jnp.concatenate(parts), *made)
 
     def tell(state: State, offspring: Offspring, fitness, descriptors, valid):
-        """Add evaluated offspring: the new state, additions by origin, rejections."""
+        """Add evaluated offspring: the new state, and additions by origin."""
         counts = [v.count for v in variations]
         origin = jnp.repeat(
             jnp.arange(1, len(counts) + 1), jnp.array(counts), total_repeat_length=batch
@@ -341,17 +354,18 @@ def compose(
             archive=archive,
             iteration=state.iteration + 1,
             evaluations=state.evaluations + jnp.uint32(batch),
+            rejected=state.rejected + _count(rejected),
         )
-        return state, by_origin, rejected.sum()
+        return state, by_origin
 
-    def metrics_of(state: State, added, rejected, losses: Mapping[str, td3.Losses]) -> Metrics:
+    def metrics_of(state: State, added, losses: Mapping[str, td3.Losses]) -> Metrics:
         summary = archives.summary(state.archive)
         return Metrics(
             **summary._asdict(),
             evaluations=state.evaluations,
             env_steps=state.env_steps,
             added=added,
-            rejected=rejected,
+            rejected=state.rejected,
             critic_loss={learner: loss.critic for learner, loss in losses.items()},
             actor_loss={learner: loss.actor for learner, loss in losses.items()},
         )
@@ -369,7 +383,10 @@ def compose(
         own = jnp.concatenate([jnp.full(v.count, not v.judged_by_target) for v in variations])
         targets = jnp.where(own[:, None], evaluated.descriptors, offspring.targets)
         state = store(state, evaluated, targets, led, asked)
-        state = state._replace(env_steps=state.env_steps + env_steps(evaluated, led))
+        state = state._replace(
+            env_steps=state.env_steps + env_steps(evaluated, led),
+            rejected=state.rejected + _count(~led.valid[:actor_lanes]),
+        )
         return tell(state, offspring, evaluated.fitness, evaluated.descriptors, evaluated.valid)
 
     def step(state: State, key: Array) -> tuple[State, Metrics]:
@@ -377,8 +394,8 @@ def compose(
         state, losses = train(state, train_key)
         offspring = vary(state, vary_key)
         evaluated, led, asked = roll(state, offspring, rollout_key)
-        state, added, rejected = settle(state, offspring, evaluated, led, asked)
-        return state, metrics_of(state, added, rejected, losses)
+        state, added = settle(state, offspring, evaluated, led, asked)
+        return state, metrics_of(state, added, losses)
 
     # --------------------------------------------------------------------------------- on demand
 
@@ -389,7 +406,8 @@ def compose(
         def run(policies: Array, targets: Array, key: Array):
             # The training's own rollout serves both; where it has no actor, a second one asks it.
             own_key, led_key = jax.random.split(key)
-            own, led = evaluate(policies, actor, targets[:actor_rollouts], own_key)
+            asked = targets[jnp.arange(actor_rollouts) % batch]
+            own, led = evaluate(policies, actor, asked, own_key)
             if conditioned and actor_rollouts != batch:
                 assert lead_td3 is not None
                 assert actor is not None
@@ -420,8 +438,8 @@ def compose(
         return offspring.policies, offspring
 
     def tell_outside(state: State, offspring: Offspring, fitness, descriptors, valid):
-        state, added, rejected = tell(state, offspring, fitness, descriptors, valid)
-        return state, metrics_of(state, added, rejected, {})
+        state, added = tell(state, offspring, fitness, descriptors, valid)
+        return state, metrics_of(state, added, {})
 
     return Algorithm(
         name=name,
@@ -453,21 +471,21 @@ def measure_reach(archive: Archive, key: Array, batch: int, evaluate, conditione
     def run(inputs):
         index, k = inputs
         own, led = evaluate(archive.policies[index], archive.descriptors[index], k)
-        drop = lambda e: (e.fitness, e.descriptors)  # noqa: E731
-        return drop(own), drop(led)
+        return (own.fitness, own.descriptors, own.valid), (led.fitness, led.descriptors, led.valid)
 
     own, led = jax.lax.map(run, (rows, jax.random.split(key, count)))
     full = archives.filled(archive)
 
-    def gather(fitness, descriptors):
-        # Empty cells hold no policy: whatever their rollouts gave is not a result.
-        fitness = jnp.where(full, fitness.reshape(-1)[:cells], jnp.nan)
-        return fitness, jnp.where(full[:, None], descriptors.reshape(-1, size)[:cells], jnp.nan)
+    def gather(fitness, descriptors, valid):
+        # Empty cells hold no policy, and a diverged rollout reached nothing.
+        result = full & valid.reshape(-1)[:cells]
+        fitness = jnp.where(result, fitness.reshape(-1)[:cells], jnp.nan)
+        return fitness, jnp.where(result[:, None], descriptors.reshape(-1, size)[:cells], jnp.nan)
 
     def score(fitness, descriptors):
         distance = jnp.sqrt(jnp.sum(jnp.square(descriptors - archive.descriptors), -1))
-        mean = jnp.sum(jnp.where(full, distance, 0.0)) / jnp.maximum(full.sum(), 1)
-        return jnp.sum(jnp.where(full, fitness, 0.0)), mean
+        count = jnp.maximum(jnp.isfinite(fitness).sum(), 1)
+        return jnp.nansum(fitness), jnp.nansum(distance) / count
 
     none = jnp.full(cells, jnp.nan), jnp.full((cells, size), jnp.nan)
     nan = jnp.float32(jnp.nan), jnp.float32(jnp.nan)
@@ -479,12 +497,14 @@ def measure_reach(archive: Archive, key: Array, batch: int, evaluate, conditione
 # ------------------------------------------------------------------------------------- transitions
 
 
+def critic_is_conditioned(problem: Problem, learner: TD3) -> bool:
+    """Whether a critic sees more than observation and action: a descriptor."""
+    return learner.critic.sizes[0] > problem.observation_size + problem.action_size
+
+
 def _layout(problem: Problem, learners: Mapping[str, Learner], states: bool) -> dict[str, int]:
     """The columns of the replay buffer: descriptors only where a learner looks at them."""
-    conditioned = any(
-        part.td3.critic.sizes[0] > problem.observation_size + problem.action_size
-        for part in learners.values()
-    )
+    conditioned = any(critic_is_conditioned(problem, part.td3) for part in learners.values())
     return {
         "observation": problem.observation_size,
         "action": problem.action_size,
@@ -539,6 +559,10 @@ def _batches(layout: Mapping[str, int], rows: Array) -> td3.Batch:
         descriptor=vector("descriptor"),
         target=vector("target"),
     )
+
+
+def _count(flags: Array) -> Array:
+    return flags.sum().astype(jnp.uint32)
 
 
 def _take(evaluation: Evaluation, lanes: Array) -> Evaluation:

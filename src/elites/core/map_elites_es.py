@@ -44,6 +44,7 @@ class State(NamedTuple):
     iteration: Array
     evaluations: Array
     env_steps: Array
+    rejected: Array
 
 
 class Proposal(NamedTuple):
@@ -96,7 +97,8 @@ def build(
             state.iteration,
         )  # fmt: skip
         memory = novelty.append(state.memory, descriptors, ~rejected)
-        return state._replace(archive=archive, memory=memory), added[0], rejected.sum()
+        spoilt = state.rejected + rejected.sum().astype(jnp.uint32)
+        return state._replace(archive=archive, memory=memory, rejected=spoilt), added[0]
 
     def blank(key: Array) -> State:
         parent = networks.init(policy, key)
@@ -109,12 +111,13 @@ def build(
             iteration=jnp.zeros((), jnp.int32),
             evaluations=jnp.zeros((), jnp.uint32),
             env_steps=jnp.zeros((), jnp.uint32),
+            rejected=jnp.zeros((), jnp.uint32),
         )
 
     def welcome(state: State, fitness, descriptors, valid) -> State:
         """Archive the one policy that a run starts with."""
         result = offspring_mean(fitness, descriptors, valid)
-        state, _, _ = enter(state, state.parent, *result, jnp.int32(0))
+        state, _ = enter(state, state.parent, *result, jnp.int32(0))
         return state._replace(evaluations=state.evaluations + jnp.uint32(repeats))
 
     def copies_of_parent(state: State) -> Array:
@@ -156,6 +159,7 @@ def build(
     def ask(state: State, key: Array) -> Proposal:
         parent_key, noise_key = jax.random.split(key)
         turn = (state.iteration % generations == 0) & (state.iteration > 0)
+        turn &= archives.filled(state.archive).any()  # without any elite, the parent goes on
         cell = draw_parent(state, exploring(state.iteration), parent_key)
         drawn = state.archive.policies[cell]
         parent = jnp.where(turn, drawn, state.parent)
@@ -178,6 +182,7 @@ def build(
             parent=parent,
             moments=moments,
             evaluations=state.evaluations + jnp.uint32(samples),
+            rejected=state.rejected + (~valid).sum().astype(jnp.uint32),
         )
 
     def conclude(state: State, fitness, descriptors, valid) -> tuple[State, Metrics]:
@@ -188,13 +193,13 @@ def build(
             iteration=state.iteration + 1, evaluations=state.evaluations + jnp.uint32(repeats)
         )
         result = offspring_mean(fitness, descriptors, valid)
-        state, added, rejected = enter(state, state.parent, *result, origin)
+        state, added = enter(state, state.parent, *result, origin)
         metrics = Metrics(
             **archives.summary(state.archive)._asdict(),
             evaluations=state.evaluations,
             env_steps=state.env_steps,
             added={"explore": (added & explored).sum(), "exploit": (added & ~explored).sum()},
-            rejected=rejected,
+            rejected=state.rejected,
             critic_loss={},
             actor_loss={},
         )

@@ -64,8 +64,10 @@ def insert_distant(
     """Offer points [n, D] one after the other; each enters if farther than `threshold` from all.
 
     'All' is what is stored at that moment: the points before the batch, those of the batch accepted
-    so far, and no longer those that newcomers pushed out. Computed in blocks: distances to the
-    stored points at once, the order within a block by a scan over its own distances.
+    so far, and no longer those that newcomers pushed out. Computed in blocks, and a block by
+    repeated guesses: whether a point enters depends on earlier ones alone, so each round of
+    deciding all points from the last guess settles at least one more, usually most of them, and a
+    guess that repeats itself is the sequential answer.
     """
     n, capacity = points.shape[0], memory.points.shape[0]
     block = min(block, capacity, n)
@@ -80,16 +82,18 @@ def insert_distant(
         # A stored point stands in the way until enough newcomers have pushed it out: only the
         # youngest one near a candidate matters.
         youngest = jnp.max(jnp.where(near, memory.age[None], -1), axis=1)
-        close = _squared(points, points) <= limit
+        close_before = jnp.tril(_squared(points, points) <= limit, k=-1)
 
-        def decide(carry, i):
-            accepted, count = carry
-            oldest = memory.entered + count - capacity
-            free = mask[i] & (youngest[i] < jnp.maximum(oldest, 0)) & ~jnp.any(accepted & close[i])
-            return (accepted.at[i].set(free), count + free), None
+        def decide(guess: Array) -> Array:
+            entered_before = jnp.cumsum(guess) - guess
+            oldest = jnp.maximum(memory.entered + entered_before - capacity, 0)
+            return mask & (youngest < oldest) & ~jnp.any(close_before & guess[None], axis=1)
 
-        start = (jnp.zeros(block, bool), jnp.zeros((), jnp.int32))
-        (accepted, _), _ = jax.lax.scan(decide, start, jnp.arange(block))
+        _, accepted = jax.lax.while_loop(
+            lambda guesses: jnp.any(guesses[0] != guesses[1]),
+            lambda guesses: (guesses[1], decide(guesses[1])),
+            (jnp.zeros(block, bool), decide(jnp.zeros(block, bool))),
+        )
         return append(memory, points, accepted), None
 
     blocks = (points.reshape(-1, block, points.shape[1]), mask.reshape(-1, block))
