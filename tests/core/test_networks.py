@@ -53,6 +53,12 @@ def test_layout_is_kernels_row_by_row_each_followed_by_its_bias():
     np.testing.assert_array_equal(second_bias, [12])
 
 
+@pytest.mark.parametrize("count", [25, 27, 0])
+def test_a_wrong_number_of_parameters_is_refused(count):
+    with pytest.raises(ValueError, match=f"3-4-2 network has 26 parameters, got {count}"):
+        networks.unflatten(MLP((3, 4, 2)), jnp.zeros((5, count)))
+
+
 @pytest.mark.parametrize("leading", [(), (5,), (2, 3)])
 def test_flatten_undoes_unflatten(leading):
     network = MLP((3, 4, 2))
