@@ -134,6 +134,17 @@ def test_a_long_random_stream_enters_as_if_offered_one_by_one():
     assert int(memory.entered) > 100  # newcomers kept pushing old points out
 
 
+@pytest.mark.parametrize("capacity", [3, 16, 64])
+def test_a_chain_in_which_each_decision_hangs_on_the_one_before(capacity):
+    """Points 3/4 apart along a line, there and back: whether one enters decides for the next."""
+    there = [[0.75 * i, 0.0] for i in range(30)]
+    points, mask = there + there[::-1], [True] * 60
+    memory = insert_distant(
+        novelty.empty(capacity, 2), np.float32(points), np.array(mask), 1.0, 256
+    )
+    assert stored(memory) == serial_insert(points, mask, 1.0, [], capacity)
+
+
 def test_a_newcomer_may_take_the_place_of_one_it_pushes_out():
     """Capacity 2, stored A then B. C pushes A out, so a point near A may enter; it pushes B out."""
     memory = memory_of([(0, 0), (10, 0)], capacity=2)
