@@ -192,7 +192,8 @@ def test_index_lists_every_page():
 
 
 def test_readme_example_runs(capsys):
-    (block,) = code_blocks(ROOT / "README.md", "python")
+    # The training example is for a GPU; tests/core covers what it calls.
+    (block,) = (b for b in code_blocks(ROOT / "README.md", "python") if "evaluate(" in b)
     names = {}
     exec(block, names)
     assert names["evaluation"].valid.all()
