@@ -137,7 +137,9 @@ def test_archive_re_evaluates_to_itself(name):
     assert np.isfinite(reach.actor_qd_score).all() == has_conditioned_actor
 
 
-@pytest.mark.parametrize("task", ["ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni"])
+@pytest.mark.parametrize(
+    "task", ["ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni", "arm_reach"]
+)
 def test_robots_archive_re_evaluates_to_itself(task):
     """DCG-MAP-Elites on the real robots, whole episodes: the same bits in another program."""
     # Many cells: random hexapods hardly move, and a coarse archive would hold one elite.
