@@ -15,18 +15,8 @@ import pytest
 
 import elites
 from elites.core import archive as archives
+from small import SMALL
 
-SMALL = {
-    "cells": 32,
-    "batch_size": 32,
-    "policy_hidden": (8, 8),
-    "actor_hidden": (8, 8),
-    "critic_hidden": (8, 8),
-    "td3_batch_size": 16,
-    "critic_steps": 6,
-    "pg_steps": 3,
-    "replay_size": 3000,
-}
 DOCS = Path(__file__).parent.parent / "docs"
 
 

@@ -13,20 +13,12 @@ import numpy as np
 import pytest
 
 import elites
+import small
 from elites import tasks, training
 from elites.core.algorithms import ALGORITHMS
 
-SMALL = {
-    "cells": 32,
-    "batch_size": 32,
-    "policy_hidden": (8, 8),
-    "actor_hidden": (8, 8),
-    "critic_hidden": (8, 8),
-    "td3_batch_size": 16,
-    "critic_steps": 6,
+SMALL = small.SMALL | {
     "diversity_critic_steps": 4,
-    "pg_steps": 3,
-    "replay_size": 3000,
     "es_samples": 64,
     "es_generations": 2,
     "novelty_memory": 64,
