@@ -2,6 +2,7 @@
 
     import elites
     run = elites.train("ant_omni", "dcg_me", seeds=4, evaluations=100_000)
+    run = elites.load("runs/ant_omni-dcg_me")    # what 'elites train' made
 
 See `elites.training` for what a run offers, `elites.tasks` for the tasks, `elites.core` for the
 algorithms. JAX is loaded on first use.
@@ -16,6 +17,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from elites.core.hyperparameters import Hyperparameters
+    from elites.runs.saved import load
     from elites.tasks.task import Task, TaskState
     from elites.training import AskTell, Run, build, train
 
@@ -26,15 +28,16 @@ _LAZY = {
     "Task": "elites.tasks.task",
     "TaskState": "elites.tasks.task",
     "build": "elites.training",
+    "load": "elites.runs.saved",
     "train": "elites.training",
 }
 
-__all__ = ["AskTell", "Hyperparameters", "Run", "Task", "TaskState", "build", "train"]
+__all__ = ["AskTell", "Hyperparameters", "Run", "Task", "TaskState", "build", "load", "train"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
-    if name in ("core", "physics", "tasks", "training"):
+    if name in ("core", "physics", "runs", "tasks", "training"):
         return importlib.import_module(f"elites.{name}")
     raise AttributeError(f"module 'elites' has no attribute '{name}'")

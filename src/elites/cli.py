@@ -11,21 +11,28 @@ ELITES_DEBUG set in the environment the traceback is shown instead.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import io
 import itertools
 import os
 import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 import elites
 from elites import tasks as registry
+from elites.core import catalogue
+from elites.core.catalogue import suggestion
+from elites.runs import directory as directories
+from elites.runs import session
+from elites.runs.config import Config, Device, preset
 
 if TYPE_CHECKING:
     from elites.tasks.task import Task
@@ -49,40 +56,288 @@ def tasks(
         print(_overview([registry.make(name) for name in registry.names()]))
 
 
-def demo(output: Path = Path("demo"), population: int = 256, seed: int = 0) -> None:
-    """Run a random population on Ant-Omni and draw where it went.
+def algorithms(
+    algorithm: Annotated[
+        str, tyro.conf.Positional, tyro.conf.arg(metavar="[ALGORITHM]", help_behavior_hint="")
+    ] = "",
+) -> None:
+    """List the algorithms, or explain one of them.
 
     Args:
-        output: Directory for the picture; made if absent.
-        population: Number of random policies.
-        seed: Seed of the random policies.
+        algorithm: The algorithm to explain; without it, all are listed.
     """
-    if population < 1:
-        raise ValueError(f"--population must be at least 1, got {population}")
-    if seed < 0:
-        raise ValueError(f"--seed must not be negative, got {seed}")
-    output.mkdir(parents=True, exist_ok=True)
-    from elites import demo as program
-
-    program.run(output, population, seed)
+    if algorithm:
+        catalogue.check(algorithm)
+        print(_explain_algorithm(algorithm))
+    else:
+        print("\n".join(_columns([list(row) for row in catalogue.ALGORITHMS.items()])))
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"tasks": tasks, "demo": demo}
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """Train an algorithm on a task, in a new run directory."""
+
+    config: Annotated[Config, tyro.conf.arg(name="")]
+    preset: Annotated[str, tyro.conf.arg(metavar="NAME")] = "paper"
+    """Where the values not given come from: paper, demo or smoke."""
+    output: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
+    """The run directory; runs/TASK-ALGORITHM if not given."""
+    resume: bool = False
+    """Go on if that directory holds this very run already, instead of refusing."""
+
+    def __call__(self) -> int:
+        return _train(self.config, self.output, self.resume)
+
+
+def resume(
+    run: Annotated[Path, tyro.conf.Positional],
+    evaluations: int | None = None,
+    checkpoint_every: int | None = None,
+    reach_every: int | None = None,
+    device: Device | None = None,
+) -> int:
+    """Go on with a run, from its last complete checkpoint.
+
+    Args:
+        run: The run directory.
+        evaluations: A new budget of evaluations, to train longer than planned.
+        checkpoint_every: Iterations between two checkpoints from now on.
+        reach_every: Iterations between two re-evaluations from now on.
+        device: Where to compute from now on; results repeat to the bit on the same device only.
+    """
+    given = {
+        "evaluations": evaluations,
+        "checkpoint_every": checkpoint_every,
+        "reach_every": reach_every,
+        "device": device,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    return _report(run, session.resume(run, **changes))
+
+
+def evaluate(
+    run: Annotated[Path, tyro.conf.Positional],
+    checkpoint: int | None = None,
+    device: Device = "auto",
+) -> None:
+    """Evaluate archive and actor of a run again: the paper's metrics, and a table of all cells.
+
+    Args:
+        run: The run directory.
+        checkpoint: The iteration whose checkpoint to evaluate; the last one if not given.
+        device: Where to compute; an archive repeats to the bit on the device it was made on.
+    """
+    directory = directories.existing(run)
+    directory.config().check()
+    from elites.runs import evaluation, job, saved
+
+    job.choose_device(device)
+    results, iteration = saved.load_checkpoint(directory, checkpoint)
+    evaluation.write(directory, results, results.reach(), iteration)
+    print(f"{run}, iteration {iteration}, {_count(len(results.seeds), 'seed')}")
+    print("\n".join(_columns(evaluation.table(directory), right=(1, 2, 3))))
+    print(f"tables: {directory.evaluation / 'metrics.csv'}, {directory.evaluation / 'cells.csv'}")
+
+
+def plot(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    output: Path = Path("comparison"),
+    seed: int | None = None,
+) -> None:
+    """Draw the figures of a run, or the learning curves of several in one.
+
+    Args:
+        runs: Run directories. The figures of a single one go to its own directory.
+        output: Where the figures of several runs go.
+        seed: The seed whose archive is drawn; the one with the best QD-score if not given.
+    """
+    if not runs:
+        raise ValueError("name a run directory to draw. See 'elites plot --help'")
+    found = [directories.existing(run) for run in runs]
+    from elites.runs import figures
+
+    if len(found) == 1:
+        drawn = figures.draw_run(found[0], seed)
+    else:
+        drawn = figures.draw_comparison(found, output)
+    for path in drawn:
+        print(f"{path}  (and .pdf)")
+
+
+def export(
+    run: Annotated[Path, tyro.conf.Positional],
+    output: Annotated[Path, tyro.conf.Positional],
+    actor: bool = False,
+    cell: int | None = None,
+    descriptor: tuple[float, ...] = (),
+    seed: int | None = None,
+    checkpoint: int | None = None,
+) -> None:
+    """Write one policy of a run as ONNX or safetensors, and check the file against JAX.
+
+    Args:
+        run: The run directory.
+        output: The file to write; its ending, .onnx or .safetensors, chooses the format.
+        actor: Export the actor; if conditioned, it takes descriptors in task units.
+        cell: Export the elite of this cell.
+        descriptor: Export the elite nearest to this descriptor, in task units.
+        seed: The seed to take it from; the one with the best QD-score if not given.
+        checkpoint: The iteration whose checkpoint to read; the last one if not given.
+    """
+    directory = directories.existing(run)
+    if output.suffix not in (".onnx", ".safetensors"):
+        raise ValueError(f"the file must end in .onnx or .safetensors, got '{output}'")
+    if sum([actor, cell is not None, bool(descriptor)]) > 1:
+        raise ValueError("choose one of --actor, --cell and --descriptor")
+    if output.exists():
+        raise ValueError(f"{output} exists already. Choose another name")
+    directory.config().check()
+    from elites.runs import export as exporting
+    from elites.runs import saved
+
+    exporting.check_available(output.suffix)
+    results, iteration = saved.load_checkpoint(directory, checkpoint)
+    policy, information = exporting.choose(results, actor, cell, descriptor, seed)
+    error = exporting.export(policy, output, {**information, "iteration": iteration})
+    print(f"{output}: {information['what']}; differs from JAX by {error:.1g} on 1,000 observations")
+
+
+def info(run: Annotated[Path, tyro.conf.Positional]) -> None:
+    """Show what a run is and how far it got.
+
+    Args:
+        run: The run directory.
+    """
+    from elites.runs import info as describing
+
+    print(describing.describe(directories.existing(run)))
+
+
+def pack(
+    run: Annotated[Path, tyro.conf.Positional],
+    output: Path | None = None,
+    training_state: bool = True,
+) -> None:
+    """Put a run into one zip file, to hand on.
+
+    Args:
+        run: The run directory.
+        output: The file to write; RUN.zip if not given.
+        training_state: Include what resuming needs: replay buffer and optimisers, most of the size.
+    """
+    from elites.runs import sharing
+
+    target = output or run.with_name(f"{run.name}.zip")
+    size = sharing.pack(directories.existing(run), target, training_state)
+    print(f"{target}: {size / 1e6:.1f} MB")
+
+
+def unpack(file: Annotated[Path, tyro.conf.Positional], output: Path | None = None) -> None:
+    """Make a run directory from a zip file written by 'elites pack'.
+
+    Args:
+        file: The zip file.
+        output: The directory to make; the file's name without .zip if not given.
+    """
+    from elites.runs import sharing
+
+    target = output or file.with_suffix("")
+    sharing.unpack(file, target)
+    print(f"{target}: see 'elites info {target}'")
+
+
+def demo(output: Path = Path("demo")) -> int:
+    """Train DCG-MAP-Elites on a walking robot in a few minutes, and draw what came of it.
+
+    Args:
+        output: The run directory; a demo that was interrupted goes on.
+    """
+    code = _train(preset("demo", "walker_uni"), output, resume=True)
+    if code == 0:
+        print(f"""
+pictures   {output / "figures" / "archive.png"}   what lives in the archive
+           {output / "figures" / "reach.png"}     one policy, asked for each of these behaviours
+           {output / "figures" / "curves.png"}    how it came to this
+next       elites info {output}
+           elites export {output} walker.onnx --descriptor 0.8 0.2
+           elites train point_omni --preset smoke --seeds 4
+           elites train ant_omni --preset paper      on a GPU: the paper's own experiment""")
+    return code
+
+
+COMMANDS: dict[str, Callable[..., int | None]] = {
+    "train": Train,
+    "resume": resume,
+    "evaluate": evaluate,
+    "plot": plot,
+    "export": export,
+    "info": info,
+    "pack": pack,
+    "unpack": unpack,
+    "tasks": tasks,
+    "algorithms": algorithms,
+    "demo": demo,
+}
+
+STOPPED = 3  # exit code of a run that a signal stopped and that can be resumed
+
+
+def _train(config: Config, output: Path | None, resume: bool) -> int:
+    config.check()
+    name = config.task.rpartition(":")[2]
+    path = output or Path("runs") / f"{name}-{config.algorithm}"
+    return _report(path, session.start(path, config, go_on=resume))
+
+
+def _report(path: Path, outcome: session.Outcome) -> int:
+    """Say how training ended: the exit code."""
+    again = f"elites resume {shlex.quote(str(path))}"
+    if outcome.interrupted:
+        print(
+            f"stopped after iteration {outcome.iteration} of {outcome.total}; everything is saved. "
+            f"Go on with: {again}"
+        )
+        return STOPPED
+    if outcome.already:
+        print(
+            f"{path} was finished already, after {outcome.iteration} iterations. Train longer "
+            f"with: {again} --evaluations N"
+        )
+        return 0
+    from elites.runs import evaluation
+    from elites.runs.progress import duration
+
+    directory = directories.RunDirectory(path)
+    print(f"finished after {outcome.iteration} iterations and {duration(outcome.seconds)}: {path}")
+    print("\n".join(_columns(evaluation.table(directory), right=(1, 2, 3))))
+    return 0
 
 
 # ---------------------------------------------------------------------------------- running them
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 failed, 2 refused."""
+    """Run one command: the exit code. 0 done, 1 failed, 2 refused, 3 stopped and resumable."""
     try:
-        _parse(sys.argv[1:] if arguments is None else arguments)()
-    except (ValueError, OSError) as error:
+        return _parse(sys.argv[1:] if arguments is None else arguments)() or 0
+    except BrokenPipeError:
+        # The reader, a pager or `head`, has seen enough; the interpreter must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+    except KeyboardInterrupt:
+        print("elites: interrupted", file=sys.stderr)
+        return 128 + 2
+    except (ValueError, OSError, directories.RunError) as error:
         if os.environ.get("ELITES_DEBUG"):
             raise
-        print("elites:", " ".join(str(error).splitlines()), file=sys.stderr)
+        print("elites:", _one_line(error), file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
-    return 0
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).splitlines())
 
 
 def _parse(arguments: Sequence[str]) -> Callable[[], None]:
@@ -96,19 +351,39 @@ def _parse(arguments: Sequence[str]) -> Callable[[], None]:
         kind = "option" if name.startswith("-") else "command"
         known = ["--help", "--version"] if kind == "option" else list(COMMANDS)
         raise ValueError(
-            f"unknown {kind} '{name}'.{registry.suggestion(name, known)} "
-            f"Known {kind}s: {', '.join(known)}"
+            f"unknown {kind} '{name}'.{suggestion(name, known)} Known {kind}s: {', '.join(known)}"
         )
-    return _parse_options(name, COMMANDS[name], rest)
+    if COMMANDS[name] is Train:
+        return _parse_options(name, Train, rest, default=_train_defaults(rest))
+    return _parse_options(name, _postponed(COMMANDS[name]), rest)
 
 
-def _parse_options(name: str, command: Callable[..., None], arguments: Sequence[str]):
+def _postponed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int | None]]:
+    """tyro would call the command while it parses, and take its errors for its own."""
+
     @functools.wraps(command)
-    def postponed(*args, **kwargs):
-        # tyro would call the command while it parses, and take its errors for its own.
+    def call(*args, **kwargs):
         return functools.partial(command, *args, **kwargs)
 
-    parse = functools.partial(tyro.cli, postponed, prog=f"elites {name}", return_unknown_args=True)
+    return call
+
+
+def _train_defaults(arguments: Sequence[str]) -> Train:
+    """What `train` takes for values that are not given: those of the preset that is asked for."""
+    chosen = Train.preset
+    for i, argument in enumerate(arguments):
+        if argument == "--preset":
+            chosen = arguments[i + 1] if i + 1 < len(arguments) else chosen
+        elif argument.startswith("--preset="):
+            chosen = argument.partition("=")[2]
+    config = preset(chosen, task=tyro.MISSING)
+    return Train(config, preset=chosen)
+
+
+def _parse_options(name: str, command: Any, arguments: Sequence[str], **options: Any):
+    parse = functools.partial(
+        tyro.cli, command, prog=f"elites {name}", return_unknown_args=True, **options
+    )
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -116,7 +391,9 @@ def _parse_options(name: str, command: Callable[..., None], arguments: Sequence[
     except SystemExit as stop:
         if not stop.code:
             raise  # help was asked for, and has been printed
-        raise ValueError(f"{_unbox(complaint.getvalue())} See 'elites {name} --help'") from None
+        raise ValueError(_with_option(_unbox(complaint.getvalue()), name)) from None
+    except ValueError as error:  # a value that its record refuses
+        raise ValueError(_with_option(f"{error}.", name)) from None
     if not unknown:
         return call
     if not unknown[0].startswith("-"):
@@ -127,8 +404,18 @@ def _parse_options(name: str, command: Callable[..., None], arguments: Sequence[
     options = re.findall(r"--[a-z][\w.-]*", page.getvalue())
     flag = unknown[0].partition("=")[0]
     raise ValueError(
-        f"unknown option '{flag}'.{registry.suggestion(flag, options)} See 'elites {name} --help'"
+        f"unknown option '{flag}'.{suggestion(flag, options)} See 'elites {name} --help'"
     )
+
+
+def _with_option(text: str, command: str) -> str:
+    """A complaint with the field it begins with spelt as an option, and where to read more."""
+    text = re.sub(
+        r"^(?:Error parsing config(?P<hp>\.hp)?: )?(?P<field>[a-z]\w*) must",
+        lambda m: f"--{'hp.' if m['hp'] else ''}{m['field'].replace('_', '-')} must",
+        text,
+    )
+    return f"{text} See 'elites {command} --help'"
 
 
 def _unbox(message: str) -> str:
@@ -155,7 +442,7 @@ def _help() -> str:
     return "\n".join(lines)
 
 
-def _first_line(command: Callable[..., None]) -> str:
+def _first_line(command: Callable[..., Any]) -> str:
     return (command.__doc__ or "").partition("\n")[0].rstrip(".")
 
 
@@ -213,6 +500,24 @@ def _explain(task: Task) -> str:
         *_columns([[f"  {where}", what] for where, what in _ranges(_actions(task))]),
     ]
     return "\n".join(lines)
+
+
+def _explain_algorithm(name: str) -> str:
+    from elites import training
+
+    built = training.build("ant_omni", name)
+    offspring = ", ".join(f"{origin} {count}" for origin, count in built.offspring.items())
+    facts = [
+        ("offspring", f"in an iteration: {offspring}"),
+        ("evaluations", f"{built.evaluations_per_iteration} in an iteration"),
+    ]
+    if learner := built.learner:
+        layers = "-".join(map(str, learner.actor.sizes))
+        seen = "observation and descriptor" if learner.actor_conditioned else "observation"
+        facts.append(("actor", f"{layers} on Ant-Omni, sees {seen}"))
+        facts.append(("critic", f"{'-'.join(map(str, learner.critic.sizes))} on Ant-Omni"))
+    lines = [f"{name}: {catalogue.ALGORITHMS[name]}", ""]
+    return "\n".join([*lines, *(line for n, text in facts for line in _paragraph(n, text))])
 
 
 def _actions(task: Task) -> list[tuple[str, int]]:

@@ -22,7 +22,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from elites import tasks
-from elites.core import algorithms, archive, networks, td3
+from elites.core import algorithms, archive, catalogue, networks, td3
 from elites.core.archive import Archive
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.map_elites import Algorithm, Metrics, Reach
@@ -36,7 +36,7 @@ Array = jax.Array
 
 def build(task: str | Task, name: str = "dcg_me", **hyperparameters) -> Algorithm:
     """An algorithm on a task: `init(key) -> state`, `step(state, key) -> (state, metrics)`."""
-    algorithms.check(name)
+    catalogue.check(name)
     hp = hyperparameters_of(**hyperparameters)
     task = tasks.make(task) if isinstance(task, str) else task
     return algorithms.make(name, problem(task), hp)
@@ -48,7 +48,7 @@ def hyperparameters_of(**values) -> Hyperparameters:
     for name in values:
         if name not in known:
             raise ValueError(
-                f"unknown hyperparameter '{name}'.{tasks.suggestion(name, known)} "
+                f"unknown hyperparameter '{name}'.{catalogue.suggestion(name, known)} "
                 f"Known: {', '.join(known)}"
             )
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
@@ -70,7 +70,8 @@ class Batched:
     """keys [seeds] -> state"""
     step: Callable[[Any, Array], tuple[Any, Metrics]]
     """(state, keys [seeds]) -> state, metrics; the state handed in is used up"""
-    reach: Callable[[Any, Array], Reach]
+    reach: Callable[[Archive, Array | None, Array], Reach]
+    """(archive, actors [seeds, P] or None, keys [seeds])"""
 
 
 def over_seeds(algorithm: Algorithm, seeds: int) -> Batched:
@@ -100,7 +101,9 @@ def iteration_keys(keys: Array, iteration: int) -> Array:
     return jax.vmap(lambda key: jax.random.fold_in(key, iteration))(keys)
 
 
-_REACH = 2**31 - 1  # keys of re-evaluations: an iteration that no training gets to
+def reach_keys(keys: Array) -> Array:
+    """The keys [seeds] of a re-evaluation: those of an iteration that no training gets to."""
+    return iteration_keys(keys, 2**31 - 1)
 
 
 def seed_keys(seeds: Iterable[int]) -> Array:
@@ -264,16 +267,19 @@ class Run:
 
     algorithm: Algorithm
     seeds: tuple[int, ...]
-    state: Any = dataclasses.field(repr=False)
-    """The final state, seeds first."""
+    archives: Archive = dataclasses.field(repr=False)
+    """Of all seeds: every array has them as first axis."""
+    actors: Array | None = dataclasses.field(repr=False)
+    """[seeds, P], None where the algorithm trains no actor"""
     metrics: dict[str, np.ndarray] = dataclasses.field(repr=False)
     """name -> [iterations, seeds]"""
-    batched: Batched = dataclasses.field(repr=False)
+    state: Any = dataclasses.field(default=None, repr=False)
+    """The final state, seeds first; None for a run that was loaded for its results alone."""
 
     @functools.cached_property
     def best(self) -> int:
         """Index of the seed with the best QD-score."""
-        scores = jax.vmap(lambda a: archive.summary(a).qd_score)(self.state.archive)
+        scores = jax.vmap(lambda a: archive.summary(a).qd_score)(self.archives)
         return int(np.argmax(np.asarray(scores)))
 
     @functools.cached_property
@@ -290,19 +296,24 @@ class Run:
 
     def seed(self, index: int) -> SeedResult:
         """Archive, actor and metrics of one seed, by its place in `seeds`."""
-        actor = self.algorithm.actor
-        # Archive and actor alone are brought over: the replay buffer is far larger than both.
-        cells = jax.tree.map(lambda a: a[index], self.state.archive)
+        if not -len(self.seeds) <= index < len(self.seeds):
+            raise ValueError(f"seed {index} is not one of the {len(self.seeds)} of this run")
+        cells = jax.tree.map(lambda a: a[index], self.archives)
+        actors = self.actors
         return SeedResult(
             archive=Elites(cells, self.algorithm),
-            actor=Actor(np.asarray(actor(self.state)[index]), self.algorithm) if actor else None,
+            actor=None if actors is None else Actor(np.asarray(actors[index]), self.algorithm),
             metrics={name: values[:, index] for name, values in self.metrics.items()},
         )
 
+    @functools.cached_property
+    def _reach(self) -> Callable[..., Reach]:
+        return over_seeds(self.algorithm, len(self.seeds)).reach
+
     def reach(self, seed: int = 0) -> Reach:
         """Archive and actor re-evaluated now, seeds first: the paper's two further metrics."""
-        keys = iteration_keys(seed_keys(range(seed, seed + len(self.seeds))), _REACH)
-        return jax.tree.map(np.asarray, self.batched.reach(self.state, keys))
+        keys = reach_keys(seed_keys(range(seed, seed + len(self.seeds))))
+        return jax.tree.map(np.asarray, self._reach(self.archives, self.actors, keys))
 
 
 # -------------------------------------------------------------------------------------- training
@@ -350,7 +361,8 @@ def train_algorithm(
         if progress is not None:
             progress(i, history[-1])
     table = {name: np.stack([row[name] for row in history]) for name in history[0]}
-    return Run(algorithm, tuple(seeds), state, table, batched)
+    actors = algorithm.actor(state) if algorithm.actor else None
+    return Run(algorithm, tuple(seeds), state.archive, actors, table, state)
 
 
 def _whole(name: str, value: Any) -> int:

@@ -15,6 +15,7 @@ import pytest
 import elites
 import small
 from elites import tasks, training
+from elites.core import catalogue
 from elites.core.algorithms import ALGORITHMS
 
 SMALL = small.SMALL | {
@@ -53,8 +54,17 @@ def trained(name: str, task: str = "point_omni", seeds: tuple[int, int] = (3, 4)
     return states, metrics
 
 
+def reach_of(batched: training.Batched, state, keys):
+    actor = batched.algorithm.actor
+    return batched.reach(state.archive, actor(state) if actor else None, keys)
+
+
 def bits(tree) -> list[bytes]:
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
+
+
+def test_catalogue_names_what_is_built():
+    assert list(catalogue.ALGORITHMS) == list(ALGORITHMS)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -117,7 +127,7 @@ def test_seed_alone_agrees_with_seed_in_a_batch(name):
 def test_archive_re_evaluates_to_itself(name):
     states, _ = trained(name)
     batched = built(name)
-    reach = batched.reach(states[-1], training.seed_keys((0, 1)))
+    reach = reach_of(batched, states[-1], training.seed_keys((0, 1)))
     assert (np.asarray(reach.descriptor_error) == 0.0).all()
     archive = states[-1].archive
     full = np.isfinite(archive.fitness)
@@ -140,7 +150,7 @@ def test_robots_archive_re_evaluates_to_itself(task):
     state = batched.init(training.iteration_keys(keys, 0))
     state, metrics = batched.step(state, training.iteration_keys(keys, 1))
     assert int(metrics.rejected[0]) == 0
-    reach = batched.reach(state, keys)
+    reach = reach_of(batched, state, keys)
     archive = jax.tree.map(np.asarray, state.archive)
     full = np.isfinite(archive.fitness)
     assert full.any()
@@ -175,7 +185,8 @@ def test_iterations_can_be_scanned():
 def test_stochastic_task_is_evaluated_anew():
     """On a task with a random start an archive does not repeat itself, and says so."""
     states, _ = trained("me", task="noisy_point_omni")
-    reach = built("me", "noisy_point_omni").reach(states[-1], training.seed_keys((0, 1)))
+    batched = built("me", "noisy_point_omni")
+    reach = reach_of(batched, states[-1], training.seed_keys((0, 1)))
     assert (np.asarray(reach.descriptor_error) > 1e-3).all()
 
 

@@ -14,14 +14,13 @@ The numbers are those of `hyperparameters.py`, the paper's table.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
 from elites.core import archive as archives
-from elites.core import map_elites_es, networks, novelty, variation
+from elites.core import catalogue, map_elites_es, networks, novelty, variation
 from elites.core import replay as replays
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.map_elites import (
@@ -339,15 +338,6 @@ ALGORITHMS: dict[str, Callable[[Problem, Hyperparameters], Algorithm]] = {
 }
 
 
-def check(name: str) -> str:
-    """The name, or a ValueError that lists the known ones."""
-    if name not in ALGORITHMS:
-        close = difflib.get_close_matches(name, ALGORITHMS, n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
-        raise ValueError(f"unknown algorithm '{name}'.{hint} Known: {', '.join(ALGORITHMS)}")
-    return name
-
-
 def make(name: str, problem: Problem, hp: Hyperparameters | None = None) -> Algorithm:
     """The algorithm of that name on a problem, with the paper's numbers unless told otherwise."""
-    return ALGORITHMS[check(name)](problem, hp or Hyperparameters())
+    return ALGORITHMS[catalogue.check(name)](problem, hp or Hyperparameters())

@@ -39,21 +39,27 @@ class Hyperparameters:
     policy_learning_rate: float = 5e-3
     """Learning rate of the PG variation."""
     actor_learning_rate: float = 3e-4
+    """Learning rate of actors."""
     critic_learning_rate: float = 3e-4
+    """Learning rate of critics."""
     replay_size: int = 1_000_000
     """Transitions kept."""
     discount: float = 0.99
+    """Of future rewards, for the critic; fitness is undiscounted."""
     actor_delay: int = 2
     """Critic steps to one actor step."""
     target_update_rate: float = 0.005
+    """Share of the critic, or actor, that its slow target takes over in a step."""
     smoothing_noise: float = 0.2
     """Standard deviation of the target policy's smoothing noise."""
     smoothing_clip: float = 0.5
+    """Bound on that noise."""
     es_samples: int = 1000
     """Perturbed copies evaluated for a gradient of MAP-Elites-ES."""
     es_sigma: float = 0.02
     """Standard deviation of those perturbations."""
     es_learning_rate: float = 0.01
+    """Learning rate of MAP-Elites-ES."""
     es_l2: float = 0.02
     """Weight decay in the gradient of MAP-Elites-ES."""
     es_generations: int = 10

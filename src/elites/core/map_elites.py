@@ -142,8 +142,8 @@ class Algorithm:
     """key -> state, a pytree of arrays"""
     step: Callable[[Any, Array], tuple[Any, Metrics]]
     """(state, key) -> the next state, metrics of the iteration"""
-    reach: Callable[[Any, Array], Reach]
-    """Re-evaluate the archive, and the actor at the archive's descriptors."""
+    reach: Callable[[Archive, Array | None, Array], Reach]
+    """(archive, actor or None, key): both re-evaluated, the actor at the elites' descriptors."""
     learner: TD3 | None = None
     """The learner whose actor is worth keeping."""
     actor: Callable[[Any], Array] | None = None
@@ -399,8 +399,7 @@ def compose(
 
     # --------------------------------------------------------------------------------- on demand
 
-    def reach(state: State, key: Array) -> Reach:
-        actor = state.learners[lead].actor if lead is not None else None
+    def reach(archive: Archive, actor: Array | None, key: Array) -> Reach:
         conditioned = bool(lead_td3 and lead_td3.actor_conditioned)
 
         def run(policies: Array, targets: Array, key: Array):
@@ -414,7 +413,7 @@ def compose(
                 led = lead_alone(lead_td3, actor, targets, led_key)
             return own, led
 
-        return measure_reach(state.archive, key, batch, run, conditioned)
+        return measure_reach(archive, key, batch, run, conditioned)
 
     def lead_alone(learner: TD3, actor: Array, targets: Array, key: Array) -> Evaluation:
         """The conditioned actor at `batch` targets, without offspring beside it."""

@@ -215,12 +215,14 @@ def build(
         state = state._replace(env_steps=state.env_steps + spent)
         return conclude(state, own.fitness, own.descriptors, own.valid)
 
-    def reach(state: State, key: Array) -> Reach:
+    def reach(archive: Archive, actor: Array | None, key: Array) -> Reach:
+        del actor  # it has none
+
         def run(policies: Array, targets: Array, key: Array):
             evaluation = evaluate(policies, offspring_lanes, key)
             return evaluation, evaluation
 
-        return measure_reach(state.archive, key, offspring_lanes, run, conditioned=False)
+        return measure_reach(archive, key, offspring_lanes, run, conditioned=False)
 
     return Algorithm(
         name="me_es",

@@ -2,16 +2,21 @@
 
     task = elites.tasks.make("ant_omni")
 
-A task of your own joins the list with `register`, or is handed over as a `Task` wherever a name is
-accepted. Importing this module does not load JAX; making a task does.
+A task of your own joins the list with `register`, is handed over as a `Task` wherever a name is
+accepted, or is named by its file: `make("my_task.py:pendulum")`. Importing this module does not
+load JAX; making a task does.
 """
 
 from __future__ import annotations
 
-import difflib
+import functools
 import importlib
-from collections.abc import Callable, Iterable
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from elites.core.catalogue import suggestion
 
 if TYPE_CHECKING:
     from elites.tasks.task import Task
@@ -33,27 +38,57 @@ def names() -> list[str]:
 
 
 def check(name: str) -> str:
-    """The name, or a ValueError that lists the known ones."""
-    if name not in _FACTORIES:
+    """The name, or a ValueError that lists the known ones. Loads neither JAX nor the task."""
+    if name in _FACTORIES:
+        return name
+    where, colon, function = name.rpartition(":")
+    if not colon:
         raise ValueError(
             f"unknown task '{name}'.{suggestion(name, _FACTORIES)} "
-            f"Known tasks: {', '.join(_FACTORIES)}"
+            f"Known tasks: {', '.join(_FACTORIES)}; or FILE.py:FUNCTION for one of your own"
         )
+    if not where.endswith(".py") or not function.isidentifier():
+        raise ValueError(f"a task of your own is given as FILE.py:FUNCTION, got '{name}'")
+    if not Path(where).is_file():
+        raise ValueError(f"task '{name}': there is no file {where}")
     return name
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """What the writer of an unknown name may have meant."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean '{close[0]}'?" if close else ""
+def absolute(name: str) -> str:
+    """The name as it is understood from any directory: the file of one's own task with its path."""
+    where, colon, function = name.rpartition(":")
+    return f"{Path(where).resolve()}:{function}" if colon else name
 
 
 def make(name: str) -> Task:
     """The task of that name; always the same object, so that compiled code is shared."""
-    factory = _FACTORIES[check(name)]
+    if check(name) not in _FACTORIES:
+        return _from_file(absolute(name))
+    factory = _FACTORIES[name]
     if isinstance(factory, str):
         factory = getattr(importlib.import_module(factory), name)
     return factory()
+
+
+@functools.cache
+def _from_file(name: str) -> Task:
+    """The task that a function in a file of the user's returns."""
+    from elites.tasks.task import Task
+
+    where, _, function = name.rpartition(":")
+    spec = importlib.util.spec_from_file_location(f"elites_own_task_{Path(where).stem}", where)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    factory = getattr(module, function, None)
+    task = factory() if callable(factory) else factory
+    if not isinstance(task, Task):
+        have = "nothing of that name" if factory is None else f"a {type(task).__name__}"
+        raise ValueError(
+            f"{where}: '{function}' must be a function that returns a Task, found {have}"
+        )
+    return task
 
 
 def register(name: str, factory: Callable[[], Task]) -> None:

@@ -1,0 +1,35 @@
+"""The names of the algorithms, without loading JAX: for command lines that refuse a wrong one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+ALGORITHMS: dict[str, str] = {
+    "me": "CVT-MAP-Elites",
+    "me_es": "MAP-Elites-ES",
+    "pga_me": "PGA-MAP-Elites",
+    "qd_pg": "QD-PG",
+    "dcg_me": "DCG-MAP-Elites",
+    "dcg_me_no_actor_evaluation": "its ablation 1: no rollouts of the actor",
+    "dcg_me_sampled_negatives": "its ablation 2: negative samples instead of rollouts",
+    "dcg_me_unconditioned_actor": "its ablation 3: an actor that sees no descriptor",
+    "dcrl_me": "DCRL-MAP-Elites, the successor by the same authors",
+}
+"""What each is; `algorithms.py` builds them."""
+
+
+def check(name: str) -> str:
+    """The name, or a ValueError that lists the known ones."""
+    if name not in ALGORITHMS:
+        raise ValueError(
+            f"unknown algorithm '{name}'.{suggestion(name, ALGORITHMS)} "
+            f"Known: {', '.join(ALGORITHMS)}"
+        )
+    return name
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """What the writer of an unknown name may have meant."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean '{close[0]}'?" if close else ""

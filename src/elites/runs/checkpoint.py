@@ -1,0 +1,321 @@
+"""Checkpoints: everything a run is, in files that a fault cannot corrupt unnoticed.
+
+    checkpoints/000000120/
+        weights.npz      archive and actors: what one deploys
+        state.npz        the rest of the training state: replay buffer, optimisers, counters
+        manifest.json    format, iteration, and for every array its shape, type and SHA-256
+    checkpoints/last -> 000000120
+
+A checkpoint is written beside its final name, brought to rest on the disk, and then renamed: it is
+there whole or not at all. Arrays are plain `.npy` inside an uncompressed zip; nothing is pickled,
+and nothing is allocated before a header has been compared with the manifest and with the size of
+the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elites.runs.directory import RunError, flush, naming, sync_directory
+
+FORMAT = 1
+KEPT = 2
+WEIGHTS, STATE = "weights.npz", "state.npz"
+_MANIFEST, _LAST = "manifest.json", "last"
+
+Arrays = Mapping[str, np.ndarray]
+Shapes = Mapping[str, tuple[tuple[int, ...], str]]  # name -> shape, type
+
+
+class CheckpointError(RunError):
+    """A checkpoint that cannot be used; the message says which and why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    path: Path
+    iteration: int
+    information: dict[str, Any]
+    """What the run wrote beside the arrays."""
+    arrays: dict[str, np.ndarray] = dataclasses.field(repr=False)
+
+
+# ----------------------------------------------------------------------------------------- writing
+
+
+def save(
+    directory: Path, iteration: int, parts: Mapping[str, Arrays], information: Mapping[str, Any]
+) -> Path:
+    """Write a checkpoint of `parts` (file name -> arrays), point `last` at it, drop older ones."""
+    with naming(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    final = directory / f"{iteration:09d}"
+    temporary = directory / f".writing-{iteration:09d}"
+    aside = directory / f".replaced-{iteration:09d}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir()
+        manifest = {
+            "format": FORMAT,
+            "iteration": iteration,
+            "information": dict(information),
+            "arrays": {name: write_arrays(temporary / name, part) for name, part in parts.items()},
+        }
+        path = temporary / _MANIFEST
+        with naming(path), open(path, "w", encoding="utf-8") as file:
+            json.dump(manifest, file, indent=1)
+            flush(file)
+        sync_directory(temporary)
+        if final.exists():  # a damaged one that was passed over, and is now reached again
+            final.rename(aside)
+        temporary.rename(final)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_directory(directory)
+    _point_last(directory, final.name)
+    shutil.rmtree(aside, ignore_errors=True)
+    for old in complete(directory)[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def write_arrays(path: Path, arrays: Arrays) -> dict[str, Any]:
+    """Write arrays as an uncompressed .npz: what the manifest says of them."""
+    entries = {}
+    with naming(path), open(path, "xb") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            for name, array in arrays.items():
+                array = np.ascontiguousarray(array)
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+                entries[name] = {
+                    "shape": list(array.shape),
+                    "dtype": array.dtype.str,
+                    "sha256": digest(array),
+                }
+        flush(file)
+    return entries
+
+
+def digest(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8)).hexdigest()
+
+
+def _point_last(directory: Path, name: str) -> None:
+    link = directory / f".{_LAST}"
+    with contextlib.suppress(FileNotFoundError):
+        link.unlink()
+    link.symlink_to(name)
+    os.replace(link, directory / _LAST)
+    sync_directory(directory)
+
+
+def sweep(directory: Path) -> None:
+    """Remove what a process that was killed while saving left behind."""
+    if directory.is_dir():
+        for entry in directory.glob(".writing-*"):
+            shutil.rmtree(entry, ignore_errors=True)
+        for entry in directory.glob(".replaced-*"):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def set_aside(path: Path) -> None:
+    """Take a damaged checkpoint out of the row without deleting it."""
+    path.rename(path.with_name(f"damaged-{path.name}-{os.getpid()}"))
+
+
+# ----------------------------------------------------------------------------------------- reading
+
+
+def complete(directory: Path) -> list[Path]:
+    """The checkpoints of a run that have their final name, oldest first."""
+    if not directory.is_dir():
+        return []
+    found = (p for p in directory.iterdir() if p.name.isdigit() and not p.is_symlink())
+    return sorted((p for p in found if p.is_dir()), key=lambda p: int(p.name))
+
+
+def newest(
+    directory: Path, read: Callable[[Path], Checkpoint], warn: Callable[[str], None]
+) -> Checkpoint | None:
+    """The newest checkpoint that `read` can read; damaged ones are named and passed over.
+
+    None if there is no checkpoint at all; an error if there are only damaged ones.
+    """
+    paths = complete(directory)
+    for path in reversed(paths):
+        try:
+            return read(path)
+        except Unsuitable:
+            raise
+        except CheckpointError as error:
+            warn(f"{error}; trying the one before")
+    if paths:
+        raise CheckpointError(
+            f"{directory}: none of the {len(paths)} checkpoints can be used. Start again in another "
+            "directory"
+        )
+    return None
+
+
+class Unsuitable(CheckpointError):
+    """A checkpoint in good order that is not of this run or not for this version."""
+
+
+def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Checkpoint:
+    """Read the named files of a checkpoint; every array is compared with its checksum.
+
+    `expected` are the arrays that the run needs; any other set is refused.
+    """
+    manifest = read_manifest(path)
+    arrays: dict[str, np.ndarray] = {}
+    listed: dict[str, Any] = {}
+    for name in names:
+        entries = manifest["arrays"].get(name)
+        if not isinstance(entries, dict):
+            raise CheckpointError(f"{path / _MANIFEST}: damaged: no entry for {name}")
+        listed |= entries
+    if expected is not None:
+        _compare(path, listed, expected)
+    for name in names:
+        arrays |= read_arrays(path / name, manifest["arrays"][name])
+    return Checkpoint(path, manifest["iteration"], manifest["information"], arrays)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a checkpoint, checked as far as it can be on its own."""
+    file = path / _MANIFEST
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise CheckpointError(f"{path}: not a checkpoint, it has no {_MANIFEST}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{file}: damaged: {error}") from None
+    version = manifest.get("format") if isinstance(manifest, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise CheckpointError(f"{file}: damaged: no format number")
+    if version > FORMAT:
+        raise Unsuitable(
+            f"{path}: written in format {version} by a newer elites, this one reads up to "
+            f"{FORMAT}: upgrade with pip install --upgrade elites"
+        )
+    if version < FORMAT:
+        raise Unsuitable(
+            f"{path}: written in format {version}, which this elites no longer reads: use the "
+            "version named in environment.json"
+        )
+    for field, kind in (("iteration", int), ("information", dict), ("arrays", dict)):
+        if not isinstance(manifest.get(field), kind):
+            raise CheckpointError(f"{file}: damaged: no {field}")
+    for name, entries in manifest["arrays"].items():
+        if not isinstance(entries, dict) or not all(map(_is_entry, entries.values())):
+            raise CheckpointError(f"{file}: damaged: entries of {name}")
+    return manifest
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, dict) or set(entry) != {"shape", "dtype", "sha256"}:
+        return False
+    sizes = entry["shape"]
+    if not isinstance(sizes, list) or not all(isinstance(n, int) and n >= 0 for n in sizes):
+        return False
+    return isinstance(entry["dtype"], str) and isinstance(entry["sha256"], str)
+
+
+def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:
+    """Refuse a checkpoint whose arrays are not those the run needs: names and shapes."""
+
+    def show(name: str, shape: Iterable[int], dtype: str) -> str:
+        return f"{name} {dtype}[{', '.join(map(str, shape))}]"
+
+    needed = {name: show(name, *what) for name, what in expected.items()}
+    have = {name: show(name, e["shape"], np_name(e["dtype"])) for name, e in listed.items()}
+    complaints = [
+        *(f"missing {text}" for name, text in needed.items() if name not in have),
+        *(f"extra {text}" for name, text in have.items() if name not in needed),
+        *(
+            f"{have[name]} instead of {text}"
+            for name, text in needed.items()
+            if name in have and have[name] != text
+        ),
+    ]
+    if complaints:
+        raise Unsuitable(f"{path}: does not fit this run: {'; '.join(complaints)}")
+
+
+def np_name(dtype: str) -> str:
+    """The plain name of a type, 'float32'; what it says itself if it is none."""
+    try:
+        return np.dtype(dtype).name
+    except TypeError:
+        return dtype
+
+
+def read_arrays(path: Path, entries: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of an .npz, each as the manifest describes it, or an error before allocation."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {info.filename: info for info in archive.infolist()}
+            inside = {name.removesuffix(".npy") for name in members}
+            if inside != set(entries):
+                missing = ", ".join(sorted(set(entries) - inside)) or "nothing"
+                extra = ", ".join(sorted(inside - set(entries))) or "nothing"
+                raise CheckpointError(f"{path}: damaged: missing {missing}; extra {extra}")
+            return {
+                name: _read_member(path, archive, members[f"{name}.npy"], name, entry)
+                for name, entry in entries.items()
+            }
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: missing") from None
+    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"{path}: damaged: {error}") from None
+
+
+def _read_member(path, archive, info: zipfile.ZipInfo, name: str, entry) -> np.ndarray:
+    shape, dtype = tuple(entry["shape"]), entry["dtype"]
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise CheckpointError(f"{path}: {name} is compressed; checkpoints are not")
+    with archive.open(info) as member:
+        try:
+            version = np.lib.format.read_magic(member)
+            if version != (1, 0):
+                raise ValueError(f"version {version} of the .npy format")
+            have, fortran, kind = np.lib.format.read_array_header_1_0(member)
+        except ValueError as error:
+            raise CheckpointError(f"{path}: {name}: damaged: {error}") from None
+        if kind.hasobject or fortran or (have, kind.str) != (shape, dtype):
+            raise CheckpointError(
+                f"{path}: {name} is {np_name(kind.str)}{list(have)}, the manifest says "
+                f"{np_name(dtype)}{list(shape)}"
+            )
+        size = kind.itemsize * int(np.prod(shape, dtype=object))
+        if size != info.file_size - member.tell():
+            raise CheckpointError(
+                f"{path}: {name} claims {size:,} bytes and has {info.file_size - member.tell():,}"
+            )
+        if size > path.stat().st_size:
+            raise CheckpointError(f"{path}: {name} claims more bytes than the file has")
+        array = np.empty(shape, kind)
+        view = memoryview(array.reshape(-1).view(np.uint8))
+        while len(view):
+            count = member.readinto(view)
+            if not count:
+                raise CheckpointError(f"{path}: {name}: damaged: it ends early")
+            view = view[count:]
+    if digest(array) != entry["sha256"]:
+        raise CheckpointError(f"{path}: {name}: damaged: its checksum does not match")
+    return array

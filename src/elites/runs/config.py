@@ -1,0 +1,194 @@
+"""What a run is asked to do, and the presets. Loads without JAX: a wrong value is refused at once.
+
+    config = preset("demo", task="walker_uni")
+    config.to_json()                             # saved with the run, complete
+    Config.from_json(data, "run/config.json")    # strict: unknown or missing fields are refused
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
+
+import tyro
+
+from elites import tasks
+from elites.core import catalogue
+from elites.core.catalogue import suggestion
+from elites.core.hyperparameters import Hyperparameters
+
+FORMAT = 1  # of config.json
+Device = Literal["auto", "cpu", "gpu"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A run, completely: with the same device, it determines every result."""
+
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    """A task by name (see 'elites tasks'), or FILE.py:FUNCTION for one of your own."""
+    algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[ALGORITHM]")] = "dcg_me"
+    """An algorithm by name (see 'elites algorithms')."""
+    seeds: int = 1
+    """Number of seeds, trained side by side as one batch."""
+    first_seed: int = 0
+    """The first of them; the others follow."""
+    evaluations: int = 1_000_000
+    """Budget: policies evaluated for each seed. Training ends with the iteration that reaches it."""
+    checkpoint_every: int = 100
+    """Iterations between two checkpoints."""
+    reach_every: int = 100
+    """Iterations between two re-evaluations of archive and actor; 0 for one at the end."""
+    device: Device = "auto"
+    """Where to compute; auto takes a GPU if JAX finds one."""
+    hp: Hyperparameters = dataclasses.field(default_factory=Hyperparameters)
+    """The numbers of the algorithm."""
+
+    def __post_init__(self):
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        if self.device not in get_args(Device):
+            known = ", ".join(get_args(Device))
+            raise ValueError(f"device must be one of {known}, got {self.device!r}")
+
+    def check(self) -> Config:
+        """Itself, if task and algorithm exist."""
+        catalogue.check(self.algorithm)
+        tasks.check(self.task)
+        return self
+
+    @property
+    def seed_numbers(self) -> range:
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: Any, where: str) -> Config:
+        """A saved configuration; `where` names the file in errors."""
+        if not isinstance(data, dict):
+            raise ValueError(f"{where}: not a configuration")
+        version = data.get("format")
+        if not isinstance(version, int):
+            raise ValueError(f"{where}: not a configuration, it has no format number")
+        if version > FORMAT:
+            raise ValueError(
+                f"{where}: format {version} was written by a newer elites, this one reads up to "
+                f"{FORMAT}: upgrade with pip install --upgrade elites"
+            )
+        if version < FORMAT:
+            raise ValueError(f"{where}: format {version} is not known; formats begin with {FORMAT}")
+        values = {name: value for name, value in data.items() if name not in ("format", "hp")}
+        _refuse_strangers(where, "", values, cls, absent="hp")
+        hp = data.get("hp")
+        if not isinstance(hp, dict):
+            raise ValueError(f"{where}: 'hp' must be a table of hyperparameters")
+        _refuse_strangers(where, "hp.", hp, Hyperparameters)
+        hp = {name: tuple(v) if isinstance(v, list) else v for name, v in hp.items()}
+        try:
+            return cls(**values, hp=Hyperparameters(**hp))
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+
+
+_LEAST = {
+    "seeds": 1,
+    "first_seed": 0,
+    "evaluations": 1,
+    "checkpoint_every": 1,
+    "reach_every": 0,
+}
+
+CHANGEABLE = ("evaluations", "checkpoint_every", "reach_every", "device")
+"""What may differ when a run is resumed; all else decides its results."""
+
+
+def _refuse_strangers(where: str, prefix: str, values: Mapping, record: type, absent: str = ""):
+    known = [field.name for field in dataclasses.fields(record) if field.name != absent]
+    for name in values:
+        if name not in known:
+            raise ValueError(f"{where}: unknown field '{prefix}{name}'.{suggestion(name, known)}")
+    missing = [prefix + name for name in known if name not in values]
+    if missing:
+        raise ValueError(f"{where}: missing {', '.join(missing)}")
+
+
+def flat(config: Config) -> dict[str, Any]:
+    """Every value by its name on the command line: `seeds`, `hp.cells`..."""
+    values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name != "hp"}
+    for field in dataclasses.fields(config.hp):
+        values[f"hp.{field.name}"] = getattr(config.hp, field.name)
+    return values
+
+
+def differences(saved: Config, asked: Config) -> list[str]:
+    """What a run is and what it is asked to be, where they differ in what decides its results."""
+    before, after = flat(saved), flat(asked)
+    return [
+        f"{name} is {before[name]}, not {after[name]}"
+        for name in before
+        if name not in CHANGEABLE and before[name] != after[name]
+    ]
+
+
+# -------------------------------------------------------------------------------------- presets
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    # Every default is the paper's; lengthscales belong to the tasks.
+    "paper": {},
+    # A real robot on two CPU cores within five minutes.
+    "demo": {
+        "evaluations": 20_000,
+        "checkpoint_every": 25,
+        "reach_every": 0,
+        "hp": {
+            "cells": 256,
+            "batch_size": 64,
+            "critic_steps": 300,
+            "pg_steps": 50,
+            "policy_hidden": (64, 64),
+            "actor_hidden": (128, 128),
+            "critic_hidden": (128, 128),
+            "replay_size": 200_000,
+        },
+    },
+    # Seconds: to see that everything works, not that anything is learned.
+    "smoke": {
+        "evaluations": 320,
+        "checkpoint_every": 4,
+        "reach_every": 0,
+        "hp": {
+            "cells": 32,
+            "batch_size": 32,
+            "policy_hidden": (8, 8),
+            "actor_hidden": (8, 8),
+            "critic_hidden": (8, 8),
+            "td3_batch_size": 16,
+            "critic_steps": 6,
+            "diversity_critic_steps": 4,
+            "pg_steps": 3,
+            "replay_size": 3000,
+            "es_samples": 8,
+            "es_memory": 64,
+            "novelty_memory": 64,
+        },
+    },
+}
+
+
+def preset_names() -> list[str]:
+    return list(_PRESETS)
+
+
+def preset(name: str, task: str) -> Config:
+    """The configuration of a preset for a task."""
+    if name not in _PRESETS:
+        raise ValueError(
+            f"unknown preset '{name}'.{suggestion(name, _PRESETS)} Known: {', '.join(_PRESETS)}"
+        )
+    values = dict(_PRESETS[name])
+    return Config(task=task, hp=Hyperparameters(**values.pop("hp", {})), **values)

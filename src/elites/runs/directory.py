@@ -1,0 +1,237 @@
+"""The directory of a run, and what has to be true of it before and while a process writes there.
+
+    config.json        what was asked, completely
+    resolved.json      what that came to: sizes, bounds, lengthscale, number of iterations
+    environment.json   versions, device, commit: one entry for each session
+    metrics.csv        one row for each iteration and seed
+    reach.csv          archive and actor re-evaluated
+    events/            the same for TensorBoard
+    checkpoints/       the last two, and a link to the last
+    snapshots/         fitness, descriptors, origin of the archive at every checkpoint
+    evaluation/        metrics of the paper and a table of all cells, by `elites evaluate`
+    figures/           by `elites plot`
+    summary.md         for people
+    run.lock           names the process that is writing
+
+One process at a time: the lock is the operating system's and ends with its process, however that
+dies. A file that matters is written beside its name, brought to rest on the disk, then renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import elites
+from elites.runs.config import Config
+
+CONFIG, ENVIRONMENT, METRICS, REACH = "config.json", "environment.json", "metrics.csv", "reach.csv"
+RESOLVED, LOCK, SUMMARY = "resolved.json", "run.lock", "summary.md"
+
+
+class RunError(Exception):
+    """Something went wrong with a run; the message says what, where, and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDirectory:
+    path: Path
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.path / "snapshots"
+
+    @property
+    def evaluation(self) -> Path:
+        return self.path / "evaluation"
+
+    @property
+    def figures(self) -> Path:
+        return self.path / "figures"
+
+    def exists(self) -> bool:
+        return (self.path / CONFIG).is_file()
+
+    def config(self) -> Config:
+        return Config.from_json(read_json(self.path / CONFIG), str(self.path / CONFIG))
+
+
+def existing(path: Path) -> RunDirectory:
+    """The run at a path, or a ValueError that says what is there instead."""
+    run = RunDirectory(path)
+    if not path.exists():
+        raise ValueError(f"{path}: no such directory. Start a run with 'elites train'")
+    if not path.is_dir():
+        raise ValueError(f"{path}: not a directory; a run is one")
+    if not run.exists():
+        raise ValueError(f"{path}: not a run, it has no {CONFIG}")
+    return run
+
+
+def refuse_existing(path: Path) -> None:
+    """Nothing that is there already may be overwritten."""
+    if RunDirectory(path).exists():
+        raise ValueError(
+            f"{path} holds a run already. Continue it with 'elites resume {path}', or choose "
+            "another --output"
+        )
+    if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
+        raise ValueError(f"{path} is not empty and not a run. Choose another --output")
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise RunError(f"{path}: damaged: {error}") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file, or leave the old one: never half of it."""
+    temporary = path.with_name(f".{path.name}.writing")
+    try:
+        with naming(temporary), open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            flush(file)
+        os.replace(temporary, path)
+        sync_directory(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, data: Any) -> None:
+    write_text(path, json.dumps(data, indent=1) + "\n")
+
+
+def flush(file) -> None:
+    """Bring what was written to rest on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_directory(path: Path) -> None:
+    """A name is safe once its directory is."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """A full disk does not say where: add the path to errors that lack it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+# ------------------------------------------------------------------------------------------- lock
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[str | None]:
+    """Hold the run for this process; yields the owner of a lock that was left behind, or None.
+
+    A directory that did not exist is made, and removed again if nothing was written to it.
+    """
+    import fcntl
+
+    made = [p for p in (path, *path.parents) if not p.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(path / LOCK, "a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise RunError(
+                    f"{path} is in use by {file.read().strip() or 'another process'}. Wait for it, "
+                    "or end it"
+                ) from None
+            file.seek(0)
+            stale = file.read().strip() or None
+            file.seek(0)
+            file.truncate()
+            now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+            file.write(f"process {os.getpid()} on {platform.node()} since {now}\n")
+            file.flush()
+            try:
+                yield stale
+            finally:
+                # Emptied, not removed: a file that vanishes could be locked twice.
+                file.seek(0)
+                file.truncate()
+    finally:
+        if made and [entry.name for entry in path.iterdir()] == [LOCK]:
+            (path / LOCK).unlink()
+            for directory in made:
+                with contextlib.suppress(OSError):
+                    directory.rmdir()
+
+
+# ------------------------------------------------------------------------------------ environment
+
+
+def environment() -> dict[str, Any]:
+    """What a run ran on. Loads JAX."""
+    import importlib.metadata
+
+    import jax
+
+    packages = ("jax", "jaxlib", "numpy", "optax")
+    devices = jax.local_devices()
+    return {
+        "time": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "elites": elites.__version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in packages},
+        "platform": platform.platform(),
+        "device": devices[0].device_kind,
+        "backend": jax.default_backend(),
+        "devices": len(devices),
+        "cpus": os.cpu_count(),
+    }
+
+
+def commit() -> str | None:
+    """The commit of the source that runs, '+' behind it if changed; None outside a repository."""
+    source = Path(__file__).resolve().parent
+    if not shutil.which("git"):
+        return None
+
+    def git(*arguments: str) -> str | None:
+        done = subprocess.run(
+            ["git", "-C", str(source), *arguments], capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    # An installed copy may lie inside somebody else's repository, which does not know its files.
+    if not git("ls-files", "--error-unmatch", str(Path(__file__).resolve())):
+        return None
+    revision = git("rev-parse", "HEAD")
+    return f"{revision}+" if revision and git("status", "--porcelain", "--", ".") else revision

@@ -1,0 +1,148 @@
+"""Archive and actor re-evaluated: the metrics of the paper, and a table of every cell.
+
+    evaluation/metrics.csv   one row for each seed
+    evaluation/cells.csv     one row for each filled cell of each seed
+
+On a deterministic task an elite evaluated again gives the same bits, so `descriptor_error` is 0 and
+the re-evaluated QD-score equals the stored one.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from elites.runs.directory import RunDirectory, write_text
+from elites.runs.logs import read_table, text_of
+
+METRICS = (
+    ("qd_score", "QD-score"),
+    ("coverage", "coverage"),
+    ("max_fitness", "maximum fitness"),
+    ("reevaluated_qd_score", "QD-score, re-evaluated"),
+    ("descriptor_error", "descriptor error of the archive"),
+    ("actor_qd_score", "descriptor-conditioned QD-score"),
+    ("actor_descriptor_error", "descriptor error of the actor"),
+)
+"""Columns and what they are called. The paper's five: the first three and the last two."""
+
+
+def write(run: RunDirectory, results: Any, reach: Any, iteration: int) -> None:
+    """Write both tables of a run and its re-evaluation (both with seeds first)."""
+    run.evaluation.mkdir(exist_ok=True)
+    rows, cells = [], []
+    for i, seed in enumerate(results.seeds):
+        archive = results.seed(i).archive
+        best = float(archive.fitness.max()) if len(archive) else float("nan")
+        rows.append(
+            [
+                seed,
+                iteration,
+                np.float32(archive.qd_score),
+                np.float32(archive.coverage),
+                np.float32(best),
+                reach.qd_score[i],
+                reach.descriptor_error[i],
+                reach.actor_qd_score[i],
+                reach.actor_descriptor_error[i],
+            ]
+        )
+        cells += [_cell_row(seed, i, cell, archive, reach) for cell in archive.cells]
+    size = results.archives.centroids.shape[-1]
+    _write_csv(
+        run.evaluation / "cells.csv",
+        [
+            "seed",
+            "cell",
+            *_numbered("centroid", size),
+            "fitness",
+            *_numbered("descriptor", size),
+            "origin",
+            "born",
+            "reevaluated_fitness",
+            *_numbered("reevaluated_descriptor", size),
+            "descriptor_error",
+            "actor_fitness",
+            *_numbered("actor_descriptor", size),
+            "actor_descriptor_error",
+        ],
+        cells,
+    )
+    _write_csv(
+        run.evaluation / "metrics.csv", ["seed", "iteration", *(name for name, _ in METRICS)], rows
+    )
+
+
+def _cell_row(seed: int, i: int, cell: int, archive: Any, reach: Any) -> list[Any]:
+    stored = archive.arrays
+
+    def error(reached: np.ndarray) -> np.float32:
+        return np.float32(np.linalg.norm(reached - stored.descriptors[cell]))
+
+    return [
+        seed,
+        int(cell),
+        *stored.centroids[cell],
+        stored.fitness[cell],
+        *stored.descriptors[cell],
+        archive.algorithm.origins[int(stored.origin[cell])],
+        int(stored.born[cell]),
+        reach.fitness[i][cell],
+        *reach.descriptors[i][cell],
+        error(reach.descriptors[i][cell]),
+        reach.actor_fitness[i][cell],
+        *reach.actor_descriptors[i][cell],
+        error(reach.actor_descriptors[i][cell]),
+    ]
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [f"{name}_{i}" for i in range(count)]
+
+
+def _write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([text_of(value) for value in row] for row in rows)
+    write_text(path, buffer.getvalue())
+
+
+def is_of(run: RunDirectory, iteration: int) -> bool:
+    """Whether the evaluation on disk is of that iteration."""
+    path = run.evaluation / "metrics.csv"
+    if not path.exists():
+        return False
+    rows = read_table(path).get("iteration", np.zeros(0))
+    return len(rows) > 0 and bool((rows == iteration).all())
+
+
+def table(run: RunDirectory) -> list[list[str]]:
+    """The metrics, a row each: name, median, and lowest and highest where there are several seeds."""
+    values = read_table(run.evaluation / "metrics.csv")
+    seeds = len(values["seed"])
+    rows = [["", "median" if seeds > 1 else "value", *(["lowest", "highest"] if seeds > 1 else [])]]
+    for name, title in METRICS:
+        column = values[name].astype(float)
+        if np.isnan(column).all():
+            continue
+        spread = [np.nanmedian(column), np.nanmin(column), np.nanmax(column)]
+        cells = [_number(name, value) for value in spread]
+        rows.append([title, *(cells if seeds > 1 else cells[:1])])
+    return rows
+
+
+def _number(name: str, value: float) -> str:
+    if name == "coverage":
+        return f"{100 * value:.1f} %"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def markdown(run: RunDirectory) -> list[str]:
+    header, *rows = table(run)
+    line = "|" + "---|" + "---:|" * (len(header) - 1)
+    return [f"| {' | '.join(header)} |", line, *(f"| {' | '.join(row)} |" for row in rows)]

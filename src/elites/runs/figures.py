@@ -1,0 +1,342 @@
+"""The figures of a run, from its files alone: neither JAX nor the task is needed.
+
+    archive.png   the archive: its cells in task units, coloured by fitness
+    curves.png    QD-score, coverage, maximum fitness over evaluations; median and quartiles of seeds
+    origin.png    which variation the elites came from, and additions over time
+    reach.png     the archive beside what the distilled actor reaches when asked for the same
+
+Each is written as PNG and as PDF. `draw_comparison` lays the curves of several runs over each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import Normalize
+from matplotlib.lines import Line2D
+
+from elites.runs import directory as directories
+from elites.runs import logs
+from elites.runs.directory import METRICS, RESOLVED, RunDirectory, RunError
+from elites.runs.voronoi import polygons
+
+# Okabe and Ito's palette, told apart by colour-blind people, each with a line style of its own.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C510A")
+STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
+EMPTY = "#E8E8E8"
+CURVES = (("qd_score", "QD-score"), ("coverage", "coverage in %"), ("max_fitness", "max. fitness"))
+_STYLE = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "savefig.dpi": 150,
+    "pdf.fonttype": 42,  # text stays text
+}
+
+
+def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
+    """Draw what a run has data for, in its own `figures`; the pictures, most telling first."""
+    facts = directories.read_json(run / RESOLVED)
+    run.figures.mkdir(exist_ok=True)
+    drawn = []
+    with plt.rc_context(_STYLE):
+        snapshot = newest_snapshot(run)
+        if snapshot is not None:
+            seeds = list(run.config().seed_numbers)
+            index = best_seed(snapshot) if seed is None else _index(seeds, seed)
+            drawn.append(_save(_archive_figure(facts, snapshot, index, seeds), run, "archive"))
+            cells = run.evaluation / "cells.csv"
+            if facts["actor_conditioned"] and cells.exists():
+                figure = _reach_figure(facts, snapshot, logs.read_table(cells), seeds[index])
+                drawn.append(_save(figure, run, "reach"))
+        table = logs.by_seed(logs.read_table(run / METRICS)) if (run / METRICS).exists() else {}
+        if len(table.get("iteration", ())):
+            drawn.append(_save(_curves_figure({facts["algorithm"]: table}, facts), run, "curves"))
+            figure = _origin_figure(facts, table, snapshot, 0 if snapshot is None else index)
+            drawn.append(_save(figure, run, "origin"))
+    if not drawn:
+        raise RunError(f"{run.path} has nothing to draw yet: no metrics and no snapshot")
+    return drawn
+
+
+def draw_comparison(runs: Sequence[RunDirectory], output: Path) -> list[Path]:
+    """Learning curves of several runs, a figure for each task."""
+    by_task: dict[str, dict[str, Mapping[str, np.ndarray]]] = {}
+    facts = {}
+    for run in runs:
+        resolved = directories.read_json(run / RESOLVED)
+        if not (run / METRICS).exists():
+            raise RunError(f"{run.path} has no metrics yet")
+        table = logs.by_seed(logs.read_table(run / METRICS))
+        if not len(table.get("iteration", ())):
+            raise RunError(f"{run.path} has no metrics yet")
+        task, label = resolved["task"], resolved["algorithm"]
+        curves = by_task.setdefault(task, {})
+        curves[label if label not in curves else f"{label} ({run.path.name})"] = table
+        facts[task] = resolved
+    output.mkdir(parents=True, exist_ok=True)
+    drawn = []
+    with plt.rc_context(_STYLE):
+        for task, tables in by_task.items():
+            figure = _curves_figure(tables, facts[task])
+            drawn.append(_save(figure, output, f"curves_{Path(task).name}"))
+    return drawn
+
+
+def newest_snapshot(run: RunDirectory) -> dict[str, np.ndarray] | None:
+    """The archive, without its policies, as of the last checkpoint."""
+    paths = sorted(run.snapshots.glob("[0-9]*.npz")) if run.snapshots.is_dir() else []
+    if not paths:
+        return None
+    return read_snapshot(paths[-1])
+
+
+def read_snapshot(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {**arrays, "iteration": np.array(int(path.stem))}
+    except (OSError, ValueError, EOFError) as error:
+        raise RunError(f"{path}: damaged: {error}") from None
+
+
+def best_seed(snapshot: Mapping[str, np.ndarray]) -> int:
+    fitness = snapshot["fitness"]
+    return int(np.argmax(np.where(np.isfinite(fitness), fitness, 0.0).sum(axis=1)))
+
+
+def _index(seeds: Sequence[int], seed: int) -> int:
+    if seed not in seeds:
+        raise ValueError(f"--seed {seed} is not one of this run's: {', '.join(map(str, seeds))}")
+    return seeds.index(seed)
+
+
+def _save(figure, where: RunDirectory | Path, name: str) -> Path:
+    directory = where.figures if isinstance(where, RunDirectory) else where
+    path = directory / f"{name}.png"
+    figure.savefig(path)
+    figure.savefig(path.with_suffix(".pdf"))
+    plt.close(figure)
+    return path
+
+
+# ------------------------------------------------------------------------------------- archives
+
+
+def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
+    fitness = snapshot["fitness"][index]
+    full = np.isfinite(fitness)
+    figure, axes = plt.subplots(figsize=(6.2, 5.2), layout="constrained")
+    scale = _scale(fitness[full])
+    descriptors = snapshot["descriptors"][index]
+    _draw_archive(axes, facts, snapshot["centroids"], fitness, descriptors, scale)
+    which = f", seed {seeds[index]}" if len(seeds) > 1 else ""
+    axes.set_title(
+        f"{facts['algorithm']} on {facts['task']}{which}, iteration {int(snapshot['iteration'])}\n"
+        f"{full.sum()} of {len(full)} cells, QD-score {fitness[full].sum():,.0f}"
+    )
+    _colour_bar(figure, axes, scale)
+    _explain(figure, facts)
+    return figure
+
+
+def _reach_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
+    """The archive; the actor's fitness in the same cells; asked and reached places."""
+    rows = cells["seed"] == seed
+    cell = cells["cell"][rows].astype(int)
+    size = len(facts["descriptor_low"])
+    asked = np.stack([cells[f"descriptor_{i}"][rows] for i in range(size)], axis=1)
+    reached = np.stack([cells[f"actor_descriptor_{i}"][rows] for i in range(size)], axis=1)
+    error = cells["actor_descriptor_error"][rows]
+    stored, led = (_per_cell(snapshot, cell, cells[n][rows]) for n in ("fitness", "actor_fitness"))
+    scale = _scale(np.concatenate([stored[np.isfinite(stored)], led[np.isfinite(led)]]))
+    figure, panels = plt.subplots(1, 3, figsize=(14.5, 4.9), layout="constrained")
+    for axes, values, places in ((panels[0], stored, asked), (panels[1], led, asked)):
+        spread = np.zeros((len(values), size))
+        spread[cell] = places
+        _draw_archive(axes, facts, snapshot["centroids"], values, spread, scale)
+    _colour_bar(figure, panels[:2].tolist(), scale)
+    panels[0].set_title(f"Archive: {len(cell)} policies\nQD-score {np.nansum(stored[cell]):,.0f}")
+    panels[1].set_title(f"One actor, asked for each\nQD-score {np.nansum(led[cell]):,.0f}")
+    axes = panels[2]
+    if size >= 2:
+        axes.plot(*_segments(asked, reached), color="#999999", linewidth=0.6, zorder=1)
+        axes.scatter(asked[:, 0], asked[:, 1], s=9, color=COLOURS[0], label="asked", zorder=2)
+        axes.scatter(
+            reached[:, 0], reached[:, 1], s=9, color=COLOURS[1], marker="x", linewidths=0.8,
+            label="reached", zorder=3,
+        )  # fmt: skip
+        _frame(axes, facts)
+    else:
+        axes.scatter(asked[:, 0], reached[:, 0], s=9, color=COLOURS[0], label="reached")
+        axes.set(xlabel="asked", ylabel="reached")
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), borderaxespad=0)
+    axes.set_title(f"What it was asked for and what it reached\nmean error {np.nanmean(error):.3g}")
+    _explain(figure, facts)
+    return figure
+
+
+def _per_cell(snapshot, cell: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values of the filled cells, at their place among all; NaN elsewhere."""
+    spread = np.full(snapshot["centroids"].shape[0], np.nan)
+    spread[cell] = values
+    return spread
+
+
+def _segments(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lines from starts to ends [n, D] as x and y of one path with gaps."""
+    gap = np.full(len(starts), np.nan)
+    x = np.stack([starts[:, 0], ends[:, 0], gap], axis=1).reshape(-1)
+    y = np.stack([starts[:, 1], ends[:, 1], gap], axis=1).reshape(-1)
+    return x, y
+
+
+def _draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) -> None:
+    """Cells by colour: Voronoi cells in two dimensions, bars in one, elites as points beyond."""
+    full = np.isfinite(values)
+    colours = plt.get_cmap("viridis")
+    low, high = facts["descriptor_low"], facts["descriptor_high"]
+    if len(low) == 2:
+        cells = polygons(centroids, low, high)
+        shade = [colours(scale(v)) if ok else EMPTY for v, ok in zip(values, full, strict=True)]
+        axes.add_collection(
+            PolyCollection(cells, facecolors=shade, edgecolors="white", linewidths=0.25)
+        )
+        _frame(axes, facts)
+    elif len(low) == 1:
+        order = np.argsort(centroids[:, 0])
+        middle = centroids[order, 0]
+        edges = np.concatenate([[low[0]], (middle[1:] + middle[:-1]) / 2, [high[0]]])
+        heights = np.where(full, values, 0.0)[order]
+        axes.bar(edges[:-1], heights, np.diff(edges), align="edge", color=colours(scale(heights)))
+        axes.set(xlim=(low[0], high[0]), xlabel=facts["descriptor"] or "descriptor")
+        axes.set_ylabel("fitness")
+    else:
+        axes.scatter(
+            descriptors[full, 0], descriptors[full, 1], c=values[full], cmap=colours, norm=scale, s=9
+        )
+        _frame(axes, facts, note=f" (the first two of {len(low)} dimensions)")
+
+
+def _frame(axes, facts, note: str = "") -> None:
+    low, high = facts["descriptor_low"], facts["descriptor_high"]
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    axes.set_box_aspect(1)
+    axes.set(xlabel=f"descriptor 1{note}", ylabel="descriptor 2")
+    axes.locator_params(nbins=5)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(True)
+
+
+def _explain(figure, facts) -> None:
+    """What the descriptors are, below the figure."""
+    if facts["descriptor"]:
+        figure.supxlabel(f"descriptor: {facts['descriptor']}", x=0.02, ha="left", fontsize=9)
+
+
+def _scale(values: np.ndarray) -> Normalize:
+    if not len(values):
+        return Normalize(0.0, 1.0)
+    low, high = float(np.min(values)), float(np.max(values))
+    return Normalize(low, high if high > low else low + 1.0)
+
+
+def _colour_bar(figure, axes, scale: Normalize) -> None:
+    bar = figure.colorbar(
+        plt.cm.ScalarMappable(scale, "viridis"), ax=axes, label="fitness", shrink=0.85, pad=0.02
+    )
+    bar.outline.set_visible(False)
+
+
+# --------------------------------------------------------------------------------------- curves
+
+
+def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
+    figure, panels = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
+    for axes, (name, title) in zip(panels, CURVES, strict=True):
+        for i, table in enumerate(tables.values()):
+            values = table[name] * (100 if name == "coverage" else 1)
+            band(axes, table["evaluations"][:, 0], values, COLOURS[i % 8], STYLES[i % 8])
+        axes.set(xlabel="evaluations", ylabel=title)
+        axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+        axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(_thousands))
+        axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(_thousands))
+    counts = {table["qd_score"].shape[1] for table in tables.values()}
+    seeds = " or ".join(map(str, sorted(counts)))
+    how = "" if counts == {1} else f", median and quartiles of {seeds} seeds"
+    figure.suptitle(f"{facts['task']}{how}", x=0.01, ha="left")
+    handles = [
+        Line2D([], [], color=COLOURS[i % 8], linestyle=STYLES[i % 8], label=label)
+        for i, label in enumerate(tables)
+    ]
+    panels[0].legend(handles=handles, loc="best")
+    return figure
+
+
+def band(axes, x: np.ndarray, values: np.ndarray, colour: str, style: Any) -> None:
+    """The median over seeds of values [n, seeds], and the quartiles around it."""
+    low, middle, high = np.percentile(values, [25, 50, 75], axis=1)
+    axes.plot(x, middle, color=colour, linestyle=style, linewidth=1.6)
+    if values.shape[1] > 1:
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _thousands(value: float, _position: int) -> str:
+    if value and abs(value) >= 1e5:
+        return f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k"
+    return f"{value:g}"
+
+
+def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int):
+    """Additions by variation over time, and where in the archive their elites are."""
+    origins = [name.removeprefix("added.") for name in table if name.startswith("added.")]
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(11, 4.6), width_ratios=(1.3, 1), layout="constrained"
+    )
+    width = max(len(table["iteration"]) // 40, 1)
+    for i, origin in enumerate(origins):
+        added = table[f"added.{origin}"].mean(axis=1)
+        whole = len(added) // width * width
+        smooth = added[:whole].reshape(-1, width).mean(axis=1)
+        x = table["evaluations"][:whole, 0].reshape(-1, width)[:, -1]
+        colour = COLOURS[i % 8]
+        left.plot(x, smooth, color=colour, linestyle=STYLES[i % 8], label=origin, linewidth=1.6)
+    left.set(xlabel="evaluations", ylabel="added in an iteration")
+    left.set_title(f"{facts['algorithm']} on {facts['task']}: additions by variation")
+    left.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(_thousands))
+    left.set_ylim(bottom=0)
+    left.legend()
+    _draw_origins(right, facts, snapshot, index)
+    _explain(figure, facts)
+    return figure
+
+
+def _draw_origins(axes, facts, snapshot, index: int) -> None:
+    if snapshot is None or len(facts["descriptor_low"]) != 2:
+        axes.set_axis_off()
+        return
+    names: Iterable[str] = facts["origins"]
+    origin = snapshot["origin"][index]
+    palette = {0: "#9A9A9A", **{i + 1: COLOURS[i % 8] for i in range(len(facts["origins"]) - 1)}}
+    cells = polygons(snapshot["centroids"], facts["descriptor_low"], facts["descriptor_high"])
+    shade = [palette.get(int(o), EMPTY) for o in origin]
+    axes.add_collection(PolyCollection(cells, facecolors=shade, edgecolors="white", linewidths=0.25))
+    _frame(axes, facts)
+    present = [i for i in range(len(facts["origins"])) if (origin == i).any()]
+    handles = [
+        Line2D([], [], marker="s", linestyle="", color=palette[i], label=name)
+        for i, name in enumerate(names)
+        if i in present
+    ]
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1))
+    axes.set_title("who made the elites")

@@ -1,0 +1,74 @@
+"""A run in a few lines, from its files alone."""
+
+from __future__ import annotations
+
+from elites.runs import checkpoint as checkpoints
+from elites.runs import config as configs
+from elites.runs import directory as directories
+from elites.runs import evaluation, logs
+from elites.runs.directory import ENVIRONMENT, METRICS, RESOLVED, RunDirectory
+from elites.runs.progress import duration
+
+
+def describe(run: RunDirectory) -> str:
+    config = run.config()
+    lines = [f"{run.path}: {config.algorithm} on {config.task}, {config.seeds} seed(s)", ""]
+    if (run / RESOLVED).exists():
+        facts = directories.read_json(run / RESOLVED)
+        lines += _rows(
+            iterations=f"{facts['iterations']}, for {config.evaluations:,} evaluations",
+            policy=f"{'-'.join(map(str, facts['policy_layers']))}, "
+            f"{facts['policy_parameters']:,} parameters",
+            archive=f"{config.hp.cells} cells",
+        )
+    lines += _rows(**_progress(run))
+    kept = ", ".join(str(int(p.name)) for p in checkpoints.complete(run.checkpoints)) or "none yet"
+    snapshots = len(list(run.snapshots.glob("[0-9]*.npz"))) if run.snapshots.is_dir() else 0
+    size = sum(p.stat().st_size for p in run.path.rglob("*") if p.is_file() and not p.is_symlink())
+    lines += _rows(
+        checkpoints=kept, snapshots=f"{snapshots} of the archive", size=f"{size / 1e6:,.1f} MB"
+    )
+    lines += _rows(**_machine(run))
+    changed = _changed(config)
+    lines += _rows(**{"not the paper's": ", ".join(changed) or "nothing"})
+    if (run.evaluation / "metrics.csv").exists():
+        lines += ["", *(f"  {row[0]:<34}{row[1]:>12}" for row in evaluation.table(run)[1:])]
+    return "\n".join(lines)
+
+
+def _rows(**facts: str) -> list[str]:
+    return [f"{name:<16}{text}" for name, text in facts.items()]
+
+
+def _progress(run: RunDirectory) -> dict[str, str]:
+    path = run / METRICS
+    table = logs.by_seed(logs.read_table(path)) if path.exists() else {}
+    if not len(table.get("iteration", ())):
+        return {"progress": "no iteration finished yet"}
+    last = {name: column[-1] for name, column in table.items()}
+    return {
+        "progress": f"iteration {int(last['iteration'][0])}, {last['evaluations'][0]:,.0f} "
+        f"evaluations, {duration(float(last['seconds'][0]))}",
+        "QD-score": " ".join(f"{value:,.0f}" for value in last["qd_score"]),
+        "coverage": " ".join(f"{100 * value:.1f} %" for value in last["coverage"]),
+    }
+
+
+def _machine(run: RunDirectory) -> dict[str, str]:
+    if not (run / ENVIRONMENT).exists():
+        return {}
+    sessions = directories.read_json(run / ENVIRONMENT)
+    last = sessions[-1]
+    return {
+        "machine": f"{last['backend']} ({last['device']}), jax {last['jax']}, "
+        f"elites {last['elites']}; {len(sessions)} session(s)",
+        "started": sessions[0]["time"],
+        "command": sessions[0]["command"],
+    }
+
+
+def _changed(config: configs.Config) -> list[str]:
+    paper = configs.flat(configs.preset("paper", config.task))
+    shown = configs.flat(config)
+    names = [name for name in shown if name.startswith("hp.") or name == "evaluations"]
+    return [f"{name} {shown[name]}" for name in names if shown[name] != paper[name]]

@@ -1,0 +1,222 @@
+"""A configuration made real: the algorithm it asks for, on a device that has room for it.
+
+Everything that can be refused is refused here, before anything is compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from elites import tasks, training
+from elites.core.map_elites import Algorithm, Reach
+from elites.runs.checkpoint import STATE, WEIGHTS
+from elites.runs.config import Config
+from elites.runs.directory import RunError
+from elites.tasks.task import Task
+from elites.training import Batched
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A configuration made real: what will be computed, and what its state looks like on disk."""
+
+    task: Task
+    algorithm: Algorithm
+    batched: Batched
+    total: int
+    """Iterations."""
+    shapes: Any
+    """The state, as shapes and types."""
+    names: tuple[str, ...]
+    """Of its arrays, in order."""
+
+    def facts(self) -> dict[str, Any]:
+        """What the configuration came to, for readers of the run who have not got the task."""
+        algorithm, task = self.algorithm, self.task
+        learner = algorithm.learner
+        return {
+            "task": task.name,
+            "algorithm": algorithm.name,
+            "iterations": self.total,
+            "initial_evaluations": algorithm.initial_evaluations,
+            "evaluations_per_iteration": algorithm.evaluations_per_iteration,
+            "evaluation_shape": algorithm.evaluation_shape,
+            "observation_size": task.observation_size,
+            "action_size": task.action_size,
+            "episode_length": task.episode_length,
+            "deterministic": task.deterministic,
+            "descriptor": task.descriptor_text,
+            "descriptor_low": task.descriptor_low,
+            "descriptor_high": task.descriptor_high,
+            "origins": algorithm.origins,
+            "offspring": dict(algorithm.offspring),
+            "policy_layers": algorithm.policy.sizes,
+            "policy_parameters": algorithm.policy.size,
+            "actor_layers": learner.actor.sizes if learner else None,
+            "actor_conditioned": bool(learner and learner.actor_conditioned),
+            "lengthscale": learner.lengthscale if learner else None,
+            "state_bytes": self.state_size,
+        }
+
+    @property
+    def state_size(self) -> int:
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.shapes))
+
+    @property
+    def expected(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        leaves = jax.tree.leaves(self.shapes)
+        return {
+            name: (tuple(leaf.shape), leaf.dtype.name)
+            for name, leaf in zip(self.names, leaves, strict=True)
+        }
+
+    def arrays(self, state) -> dict[str, np.ndarray]:
+        """A state as named arrays on the host."""
+        return dict(zip(self.names, map(np.asarray, jax.tree.leaves(state)), strict=True))
+
+    def parts(self, arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
+        """What one deploys, apart from what only training needs."""
+        weights = {name: array for name, array in arrays.items() if is_weight(name)}
+        rest = {name: array for name, array in arrays.items() if not is_weight(name)}
+        return {WEIGHTS: weights, STATE: rest}
+
+    def tree(self, arrays: Mapping[str, np.ndarray]):
+        """The state of named arrays."""
+        return jax.tree.unflatten(
+            jax.tree.structure(self.shapes), [arrays[name] for name in self.names]
+        )
+
+    def reach(self, state, keys) -> Reach:
+        actors = self.algorithm.actor(state) if self.algorithm.actor else None
+        reach = self.batched.reach(state.archive, actors, training.reach_keys(keys))
+        return jax.tree.map(np.asarray, reach)
+
+
+def is_weight(name: str) -> bool:
+    """Whether an array of the state is part of what one deploys: the archive, the actors."""
+    return name.startswith("archive.") or (name.startswith("learners.") and name.endswith(".actor"))
+
+
+def prepare(config: Config) -> Job:
+    """Everything that can be refused before anything is compiled."""
+    choose_device(config.device)
+    task = tasks.make(config.task)
+    algorithm = training.build(task, config.algorithm, **vars(config.hp))
+    total = training.iterations_for(algorithm, config.evaluations)
+    batched = training.over_seeds(algorithm, config.seeds)
+    shapes = jax.eval_shape(batched.init, training.seed_keys(config.seed_numbers))
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(shapes)]
+    names = tuple(jax.tree_util.keystr(path, simple=True, separator=".") for path in paths)
+    job = Job(task, algorithm, batched, total, shapes, names)
+    # What a rollout records, twice: as it is recorded, and as it is stored.
+    width = 2 * task.observation_size + task.action_size + 3 * task.descriptor_size + 5
+    recorded = 2 * 4 * width * task.episode_length * algorithm.evaluation_shape * config.seeds
+    refuse_too_much(job.state_size + recorded, config)
+    return job
+
+
+# ------------------------------------------------------------------------------- device and memory
+
+
+def choose_device(wanted: str) -> None:
+    """Make JAX compute where the user wants; refuse what is not there."""
+    if wanted == "cpu":
+        jax.config.update("jax_platforms", "cpu")
+    elif wanted == "gpu" and _backend() != "gpu":
+        raise ValueError(
+            f"--device gpu was asked for, but JAX sees none and would compute on {_backend()}. "
+            "Install CUDA support with pip install 'elites[gpu]', unset JAX_PLATFORMS, or use "
+            "--device cpu"
+        )
+
+
+def _backend() -> str:
+    try:
+        return jax.default_backend()
+    except RuntimeError as error:
+        raise ValueError(f"JAX finds no device to compute on: {error}") from None
+
+
+def available_memory() -> int | None:
+    """Bytes that the device can still give, None if it does not tell."""
+    device = jax.local_devices()[0]
+    if device.platform == "cpu":
+        limits = [*_host_memory(), *_container_memory()]
+        return min(limits, default=None)
+    statistics = device.memory_stats() or {}
+    if "bytes_limit" not in statistics:
+        return None
+    return statistics["bytes_limit"] - statistics.get("bytes_in_use", 0)
+
+
+def _host_memory() -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                yield 1024 * int(line.split()[1])
+
+
+def _container_memory() -> Iterator[int]:
+    group = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):
+        limit = int((group / "memory.max").read_text())
+        yield limit - int((group / "memory.current").read_text())
+
+
+_LOWER = "--seeds, --hp.replay-size, --hp.batch-size or --hp.cells"
+
+
+def refuse_too_much(needed: int, config: Config) -> None:
+    """Refuse what cannot fit, and say what to lower."""
+    available = available_memory()
+    devices = jax.local_devices()
+    if len(devices) > 1 and config.seeds % len(devices) == 0:
+        needed //= len(devices)
+    if available is not None and needed > available:
+        raise ValueError(
+            f"this run needs about {amount(needed)} on {devices[0].platform}, which has "
+            f"{amount(available)} free. Lower {_LOWER}"
+        )
+
+
+def compiled_size(compiled) -> int:
+    """Bytes that a compiled step holds while it runs; 0 where the back end does not tell."""
+    analysis = compiled.memory_analysis()
+    fields = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
+    if analysis is None:
+        return 0
+    total = sum(getattr(analysis, field, 0) for field in fields)
+    return total - getattr(analysis, "alias_size_in_bytes", 0)
+
+
+@contextlib.contextmanager
+def memory_errors_explained(config: Config) -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise RunError(
+            f"out of memory on {jax.default_backend()}. Lower {_LOWER}; what was saved is intact"
+        ) from error
+
+
+def amount(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:,.0f} TB" if value >= 1000 else f"{value:.3g} TB"
+
+
+def warn(text: str) -> None:
+    print(f"elites: warning: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,70 @@
+"""A run read back for its results: archive, actor and metrics, without the training state.
+
+    run = elites.load("runs/ant_omni-dcg_me")
+    run.archive.nearest([10.0, -5.0])
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from elites.core.archive import Archive
+from elites.core.map_elites import Algorithm
+from elites.runs import checkpoint as checkpoints
+from elites.runs import directory as directories
+from elites.runs import job as jobs
+from elites.runs import logs
+from elites.runs.checkpoint import WEIGHTS, Checkpoint, CheckpointError
+from elites.runs.config import Config
+from elites.runs.directory import METRICS, RunDirectory, RunError
+from elites.training import Run
+
+
+def load(path: Path | str, iteration: int | None = None) -> Run:
+    """The run in a directory, as of its last checkpoint or of a given iteration's."""
+    return load_checkpoint(directories.existing(Path(path)), iteration)[0]
+
+
+def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Run, int]:
+    """A run and the iteration it was loaded at."""
+    config = run.config().check()
+    job = jobs.prepare(config)
+    expected = {name: what for name, what in job.expected.items() if jobs.is_weight(name)}
+
+    def read(place: Path) -> Checkpoint:
+        return checkpoints.load(place, (WEIGHTS,), expected)
+
+    if iteration is None:
+        found = checkpoints.newest(run.checkpoints, read, jobs.warn)
+        if found is None:
+            raise RunError(
+                f"{run.path} has no checkpoint yet: wait for the first, or go on with 'elites resume "
+                f"{run.path}'"
+            )
+    else:
+        have = [int(place.name) for place in checkpoints.complete(run.checkpoints)]
+        if iteration not in have:
+            kept = ", ".join(map(str, have)) or "none"
+            raise ValueError(f"{run.path} has no checkpoint of iteration {iteration}; kept: {kept}")
+        found = read(run.checkpoints / f"{iteration:09d}")
+    fields = {name: jnp.asarray(found.arrays[f"archive.{name}"]) for name in Archive._fields}
+    lead = next((name for name in job.names if name.endswith(".actor")), None)
+    actors = jnp.asarray(found.arrays[lead]) if lead else None
+    metrics = logs.by_seed(logs.read_table(run / METRICS)) if (run / METRICS).exists() else {}
+    metrics = {name: values for name, values in metrics.items() if name not in ("iteration", "seed")}
+    loaded = Run(job.algorithm, tuple(config.seed_numbers), Archive(**fields), actors, metrics)
+    return loaded, found.iteration
+
+
+def of_state(config: Config, algorithm: Algorithm, state: Any) -> Run:
+    """The same view of a state that is in memory."""
+    actors = algorithm.actor(state) if algorithm.actor else None
+    archives = jax.tree.map(jnp.asarray, state.archive)
+    return Run(algorithm, tuple(config.seed_numbers), archives, actors, {}, state)
+
+
+__all__ = ["CheckpointError", "load", "load_checkpoint", "of_state"]

@@ -1,0 +1,71 @@
+"""A process's turn at a run: what it may start, what it may go on with. Loads JAX only to train.
+
+    start(path, config)       a new run
+    resume(path, **changes)   from its last complete checkpoint, to the same bits
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from elites import tasks
+from elites.runs import config as configs
+from elites.runs import directory as directories
+from elites.runs.config import Config
+from elites.runs.directory import RunDirectory
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    iteration: int
+    total: int
+    seconds: float
+    """Over all sessions."""
+    interrupted: bool
+    already: bool = False
+    """It was finished before, nothing was done."""
+
+
+def start(path: Path, config: Config, go_on: bool = False) -> Outcome:
+    """A new run. With `go_on`, the run that is there already continues, if it is the same one."""
+    config = dataclasses.replace(config.check(), task=tasks.absolute(config.task))
+    if go_on and RunDirectory(path).exists():
+        return _continue(path, lambda saved: config)
+    directories.refuse_existing(path)
+    with directories.locked(path):
+        directories.refuse_existing(path)
+        return _train(RunDirectory(path), config, fresh=True)
+
+
+def resume(path: Path, **changes: Any) -> Outcome:
+    """Go on with a run; `changes` are new values for fields that do not decide its results."""
+    directories.existing(path)
+    return _continue(path, lambda saved: dataclasses.replace(saved, **changes))
+
+
+def _continue(path: Path, wanted: Callable[[Config], Config]) -> Outcome:
+    saved = RunDirectory(path).config()
+    config = wanted(saved).check()
+    differing = configs.differences(saved, config)
+    if differing:
+        raise ValueError(
+            f"{path} is another run than the one asked for: {'; '.join(differing)}. Give the same "
+            "values, or another --output"
+        )
+    with directories.locked(path) as stale:
+        if stale:
+            print(f"elites: recovered the lock left by {stale}", file=sys.stderr)
+        run = RunDirectory(path)
+        if config != saved:
+            directories.write_json(run / directories.CONFIG, config.to_json())
+        return _train(run, config, fresh=False)
+
+
+def _train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
+    from elites.runs import trainer
+
+    return trainer.train(run, config, fresh)

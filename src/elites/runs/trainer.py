@@ -1,0 +1,365 @@
+"""Train in a run directory: compile, iterate, log, save; stop when told to.
+
+    for each iteration:  state = step(state, key of this iteration)
+                         write the metrics of the one before, while this one computes
+    every so often:      a checkpoint, a snapshot of the archive; archive and actor re-evaluated
+    at the end:          evaluation tables, figures, a summary
+
+The key of an iteration depends on the seed and the iteration alone, so a checkpoint holds no keys,
+and a run that is resumed comes to the same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from elites.runs import checkpoint as checkpoints
+from elites.runs import config as configs
+from elites.runs import directory as directories
+from elites.runs import evaluation, figures, saved
+from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
+from elites.runs.config import Config
+from elites.runs.directory import ENVIRONMENT, METRICS, REACH, RunDirectory, RunError
+from elites.runs.job import (
+    Job,
+    amount,
+    compiled_size,
+    memory_errors_explained,
+    prepare,
+    refuse_too_much,
+    warn,
+)
+from elites.runs.logs import Events, Table
+from elites.runs.progress import Progress, duration
+from elites.runs.session import Outcome
+from elites.training import iteration_keys, named, seed_keys
+
+REACH_COLUMNS = ("qd_score", "descriptor_error", "actor_qd_score", "actor_descriptor_error")
+
+
+# ---------------------------------------------------------------------------------------- the loop
+
+
+def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
+    """Train in a directory that this process holds, from its newest checkpoint unless `fresh`."""
+    with memory_errors_explained(config):
+        job = prepare(config)
+        if fresh:
+            directories.write_json(run / directories.CONFIG, config.to_json())
+            directories.write_json(run / directories.RESOLVED, job.facts())
+        _report_environment(run)
+        checkpoints.sweep(run.checkpoints)
+        last = None if fresh else _newest(run, config, job)
+        if last and last.iteration >= job.total and evaluation.is_of(run, last.iteration):
+            seconds = last.information["seconds"]
+            return Outcome(last.iteration, job.total, seconds, interrupted=False, already=True)
+        with _Signals() as signals:
+            return _loop(run, config, job, last, signals)
+
+
+def _loop(
+    run: RunDirectory, config: Config, job: Job, last: Checkpoint | None, signals: _Signals
+) -> Outcome:
+    iteration = last.iteration if last else 0
+    progress = Progress(job.total, iteration)
+    progress.say(_opening(run, config, job, iteration))
+    keys = seed_keys(config.seed_numbers)
+    with progress.compiling():
+        step = job.batched.step.lower(job.shapes, keys).compile()
+        refuse_too_much(compiled_size(step), config)
+        init = None if last else job.batched.init.lower(keys).compile()
+    placement = step.input_shardings[0][0]
+    if last:
+        state = jax.device_put(job.tree(last.arrays), placement)
+        last.arrays.clear()  # the replay buffer need not be held twice
+    else:
+        assert init is not None
+        state = jax.device_put(init(iteration_keys(keys, 0)), placement)
+        _snapshot(run, 0, state)
+
+    before = last.information["seconds"] if last else 0.0
+    begun = time.perf_counter()
+    logs = _Logs(run, config, job, through=iteration if last else None)
+    pending: tuple[int, Any] | None = None
+    last_saved = iteration if last else -1
+
+    def seconds() -> float:
+        return before + time.perf_counter() - begun
+
+    def settle() -> None:
+        """Log the metrics that are still out, waiting for them if need be."""
+        nonlocal pending
+        if pending is not None:
+            logs.iteration(pending[0], named(pending[1]), seconds(), progress)
+            pending = None
+
+    def save() -> None:
+        nonlocal last_saved
+        settle()
+        if last_saved == iteration:
+            return
+        logs.sync()
+        arrays = job.arrays(state)
+        information = {"config": config.to_json(), "seconds": seconds()}
+        checkpoints.save(run.checkpoints, iteration, job.parts(arrays), information)
+        _snapshot(run, iteration, state)
+        last_saved = iteration
+
+    try:
+        while iteration < job.total and not signals.received:
+            state, metrics = step(state, iteration_keys(keys, iteration + 1))
+            settle()  # the one before: its numbers are written while this one computes
+            iteration += 1
+            pending = (iteration, metrics)
+            if iteration % config.checkpoint_every == 0:
+                save()
+            if config.reach_every and iteration % config.reach_every == 0:
+                settle()
+                logs.reach(iteration, job.reach(state, keys), seconds())
+        save()
+        progress.close()
+        outcome = Outcome(iteration, job.total, seconds(), interrupted=iteration < job.total)
+        if not outcome.interrupted:
+            _finish(run, config, job, state, keys, logs, outcome, progress)
+        return outcome
+    except BaseException:
+        progress.close()
+        raise
+    finally:
+        logs.close()
+
+
+def _opening(run: RunDirectory, config: Config, job: Job, iteration: int) -> str:
+    device = jax.devices()[0]
+    seeds = f"{config.seeds} seed{'s' if config.seeds > 1 else ''}"
+    whence = f"resumed at iteration {iteration} of" if iteration else "in"
+    return (
+        f"{config.algorithm} on {job.algorithm.problem.name}, {seeds}, {whence} {job.total} "
+        f"iterations, on {device.platform} ({device.device_kind}), {amount(job.state_size)} of "
+        f"state; {run.path}"
+    )
+
+
+def _finish(run, config, job: Job, state, keys, logs: _Logs, outcome: Outcome, progress) -> None:
+    progress.say("re-evaluating archive and actor")
+    reach = job.reach(state, keys)
+    if not config.reach_every or outcome.iteration % config.reach_every:
+        logs.reach(outcome.iteration, reach, outcome.seconds)
+    logs.sync()
+    loaded = saved.of_state(config, job.algorithm, state)
+    evaluation.write(run, loaded, reach, outcome.iteration)
+    progress.say("drawing figures")
+    figures.draw_run(run)
+    write_summary(run, config, job, outcome)
+
+
+def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
+    """The newest usable checkpoint of this very run; damaged ones are set aside."""
+
+    def read(path: Path) -> Checkpoint:
+        manifest = checkpoints.read_manifest(path)
+        made_by = Config.from_json(manifest["information"].get("config"), str(path))
+        differing = configs.differences(made_by, config)
+        if differing:
+            raise checkpoints.Unsuitable(
+                f"{path} was made by another run than {run / directories.CONFIG} describes: "
+                f"{'; '.join(differing)}"
+            )
+        return checkpoints.load(path, (WEIGHTS, STATE), job.expected)
+
+    found = checkpoints.newest(run.checkpoints, read, warn)
+    if found is not None:
+        for path in checkpoints.complete(run.checkpoints):
+            if int(path.name) > found.iteration:
+                checkpoints.set_aside(path)
+    return found
+
+
+# ----------------------------------------------------------------------------------------- signals
+
+
+class _Signals:
+    """Ctrl-C and SIGTERM: the first asks the loop to stop, the second ends the process at once.
+
+    The operating system tells a thread of ours through a pipe, because Python's own handlers wait
+    for the main thread, which may be inside the compiler for long.
+    """
+
+    def __init__(self):
+        self.received: signal.Signals | None = None
+
+    def __enter__(self) -> _Signals:
+        self._old = {}
+        if threading.current_thread() is not threading.main_thread():
+            return self  # only the main thread may handle signals; elsewhere they stay as they are
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._old[number] = signal.signal(number, lambda number, frame: None)
+        threading.Thread(target=self._listen, args=(self._read,), daemon=True).start()
+        return self
+
+    def _listen(self, pipe: int) -> None:
+        while data := os.read(pipe, 1):
+            number = signal.Signals(data[0])
+            if number not in (signal.SIGINT, signal.SIGTERM):
+                continue
+            if self.received is not None:
+                os.write(2, b"\nelites: left at once; what was saved before is intact\n")
+                os._exit(128 + number)
+            self.received = number
+            os.write(2, b"\nelites: stopping after this iteration; once more to leave at once\n")
+        os.close(pipe)
+
+    def __exit__(self, *_) -> None:
+        if self._old:
+            for number, handler in self._old.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(self._wakeup)
+            os.close(self._write)
+
+
+# -------------------------------------------------------------------------------------------- logs
+
+
+class _Logs:
+    """The files that grow while a run goes on."""
+
+    def __init__(self, run: RunDirectory, config: Config, job: Job, through: int | None):
+        self._run, self._config, self._job = run, config, job
+        self._through = through
+        self._metrics: Table | None = None  # its columns are known with the first metrics
+        self._reach = Table(
+            run / REACH, ("iteration", "seed", "evaluations", *REACH_COLUMNS, "seconds"), through
+        )
+        self._events = [
+            Events(run.path / "events" / f"seed_{seed}", through or 0)
+            for seed in config.seed_numbers
+        ]
+
+    def iteration(self, number: int, metrics: dict, seconds: float, progress: Progress) -> None:
+        self._refuse_non_finite(number, metrics)
+        if self._metrics is None:
+            columns = ("iteration", "seed", *metrics, "seconds")
+            self._metrics = Table(self._run / METRICS, columns, self._through)
+        rows = []
+        for i, seed in enumerate(self._config.seed_numbers):
+            values = {name: column[i] for name, column in metrics.items()}
+            rows.append({"iteration": number, "seed": seed, **values, "seconds": f"{seconds:.3f}"})
+            self._events[i].scalars(number, {k.replace(".", "/"): v for k, v in values.items()})
+        self._metrics.append(rows)
+        progress.update(
+            number,
+            float(metrics["evaluations"][0]),
+            float(np.median(metrics["qd_score"])),
+            float(np.median(metrics["coverage"])),
+        )
+
+    def _refuse_non_finite(self, number: int, metrics: Mapping[str, np.ndarray]) -> None:
+        for name, values in metrics.items():
+            if not name.startswith(("critic_loss", "actor_loss")):
+                continue
+            for seed, value in zip(self._config.seed_numbers, values, strict=True):
+                if not np.isfinite(value):
+                    good = checkpoints.complete(self._run.checkpoints)
+                    kept = f"the last good checkpoint is {good[-1]}" if good else "none was saved yet"
+                    raise RunError(
+                        f"{name} of seed {seed} became {value} in iteration {number}: training "
+                        f"stopped, {kept}. The same numbers would fail again: start anew with a "
+                        "lower --hp.critic-learning-rate or --hp.actor-learning-rate"
+                    )
+
+    def reach(self, number: int, reach, seconds: float) -> None:
+        config, algorithm = self._config, self._job.algorithm
+        spent = algorithm.initial_evaluations + number * algorithm.evaluations_per_iteration
+        rows = []
+        for i, seed in enumerate(config.seed_numbers):
+            values = {name: getattr(reach, name)[i] for name in REACH_COLUMNS}
+            row = {"iteration": number, "seed": seed, "evaluations": spent, **values}
+            rows.append(row | {"seconds": f"{seconds:.3f}"})
+            self._events[i].scalars(number, {f"reach/{k}": v for k, v in values.items()})
+        self._reach.append(rows)
+
+    def _files(self) -> list[Any]:
+        return [f for f in (self._metrics, self._reach, *self._events) if f is not None]
+
+    def sync(self) -> None:
+        for file in self._files():
+            file.sync()
+
+    def close(self) -> None:
+        for file in self._files():
+            file.close()
+
+
+def _snapshot(run: RunDirectory, iteration: int, state) -> None:
+    """The archive without its policies, for playback: kept for good, so it has to be light."""
+    archive = state.archive
+    with directories.naming(run.snapshots):
+        run.snapshots.mkdir(exist_ok=True)
+    arrays = {
+        "fitness": np.asarray(archive.fitness),
+        "descriptors": np.asarray(archive.descriptors),
+        "origin": np.asarray(archive.origin).astype(np.int8),
+        "born": np.asarray(archive.born),
+        "centroids": np.asarray(archive.centroids[0]),
+    }
+    final = run.snapshots / f"{iteration:09d}.npz"
+    temporary = run.snapshots / f".{final.name}.writing"
+    try:
+        temporary.unlink(missing_ok=True)
+        checkpoints.write_arrays(temporary, arrays)
+        os.replace(temporary, final)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _report_environment(run: RunDirectory) -> None:
+    path = run / ENVIRONMENT
+    sessions: list[Any] = []
+    with contextlib.suppress(FileNotFoundError, RunError):
+        sessions = directories.read_json(path)
+    command = shlex.join(["elites", *sys.argv[1:]])
+    directories.write_json(path, [*sessions, {"command": command, **directories.environment()}])
+
+
+# ----------------------------------------------------------------------------------------- summary
+
+
+def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome) -> None:
+    algorithm = job.algorithm
+    problem = algorithm.problem
+    layers = "-".join(map(str, algorithm.policy.sizes))
+    lines = [
+        f"# {config.algorithm} on {problem.name}",
+        "",
+        f"{outcome.iteration} iterations, {config.seeds} seed{'s' if config.seeds > 1 else ''}, "
+        f"{duration(outcome.seconds)}. Policies: {layers}, {algorithm.policy.size:,} parameters; "
+        f"archive: {config.hp.cells} cells.",
+        "",
+        *evaluation.markdown(run),
+        "",
+        "Medians over seeds where there are several; `evaluation/metrics.csv` has each, "
+        "`evaluation/cells.csv` every cell.",
+        "",
+        "Figures: " + ", ".join(f"`figures/{p.name}`" for p in sorted(run.figures.glob("*.png"))),
+        "",
+        "Configuration: `config.json`; machine and versions: `environment.json`.",
+        "",
+    ]
+    directories.write_text(run / directories.SUMMARY, "\n".join(lines))
+
