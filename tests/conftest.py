@@ -5,9 +5,15 @@ JAX_PLATFORMS to override. Property tests draw the same examples in every run.
 """
 
 import os
+import tempfile
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Many tests build the same algorithm anew: what one compiled, the next need not.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="elites-tests-"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -22,22 +28,10 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
-def pytest_collection_modifyitems(items):
-    """Keep together, on one worker, the tests that share compiled functions.
-
-    These are the tests of a file, or of the files that step the recorded tasks; where a file walks
-    the registry, those of one algorithm or task.
-    """
-    recorded = (
-        "test_reference.py",
-        "test_compiled_step.py",
-        "test_recordings.py",
-        "test_task_table.py",
-    )
-    for item in items:
-        callspec = getattr(item, "callspec", None)
-        parameters = callspec.params if callspec else {}
-        group = "recordings" if item.path.name in recorded else str(item.path)
-        if item.path.name == "test_registry.py":
-            group += f":{parameters.get('name') or parameters.get('task')}"
-        item.add_marker(pytest.mark.xdist_group(group))
+@pytest.fixture
+def quick_compiler():
+    """Compile in less than half the time to slower code, where little is computed."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)

@@ -265,7 +265,7 @@ next       elites info {output}
     return code
 
 
-COMMANDS: dict[str, Callable[..., int | None]] = {
+COMMANDS: dict[str, Callable[..., Any]] = {
     "train": Train,
     "resume": resume,
     "evaluate": evaluate,
@@ -380,9 +380,9 @@ def _train_defaults(arguments: Sequence[str]) -> Train:
     return Train(config, preset=chosen)
 
 
-def _parse_options(name: str, command: Any, arguments: Sequence[str], **options: Any):
+def _parse_options(name: str, command: Any, arguments: Sequence[str], default: Any = None):
     parse = functools.partial(
-        tyro.cli, command, prog=f"elites {name}", return_unknown_args=True, **options
+        tyro.cli, command, prog=f"elites {name}", return_unknown_args=True, default=default
     )
     complaint = io.StringIO()
     try:

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, overload
 
 import jax
@@ -66,19 +67,29 @@ class Batched:
     """
 
     algorithm: Algorithm
-    init: Callable[[Array], Any]
+    init: jax.stages.Wrapped
     """keys [seeds] -> state"""
-    step: Callable[[Any, Array], tuple[Any, Metrics]]
+    step: jax.stages.Wrapped
     """(state, keys [seeds]) -> state, metrics; the state handed in is used up"""
-    reach: Callable[[Archive, Array | None, Array], Reach]
-    """(archive, actors [seeds, P] or None, keys [seeds])"""
+    reach: jax.stages.Wrapped
+    """(archive, actors [seeds, P] or None, keys [seeds]) -> reach"""
 
 
-def over_seeds(algorithm: Algorithm, seeds: int) -> Batched:
+def over_seeds(algorithm: Algorithm, seeds: int, kernels: Path | None = None) -> Batched:
+    """An algorithm over seeds, compiled when first called.
+
+    On a GPU the compiler times several kernels for an operation and takes the fastest of the day.
+    Which one that is differs between processes, and the last bits of a result with it. `kernels` is
+    a directory that remembers the choices: with the same one, processes come to the same bits.
+    """
     devices = jax.local_devices()
     spread = len(devices) > 1 and seeds % len(devices) == 0
+    options = None
+    if kernels is not None and jax.default_backend() == "gpu":
+        kernels.mkdir(exist_ok=True)
+        options = {"xla_gpu_per_fusion_autotune_cache_dir": str(kernels)}
 
-    def batched(function: Callable, donate: tuple[int, ...] = ()) -> Callable:
+    def batched(function: Callable, donate: tuple[int, ...] = ()) -> jax.stages.Wrapped:
         mapped = jax.vmap(function)
         if spread:
             mesh = Mesh(np.array(devices), ("seed",))
@@ -86,7 +97,7 @@ def over_seeds(algorithm: Algorithm, seeds: int) -> Batched:
             mapped = jax.shard_map(
                 mapped, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
             )
-        return jax.jit(mapped, donate_argnums=donate)
+        return jax.jit(mapped, donate_argnums=donate, compiler_options=options)
 
     return Batched(
         algorithm,
@@ -275,6 +286,8 @@ class Run:
     """name -> [iterations, seeds]"""
     state: Any = dataclasses.field(default=None, repr=False)
     """The final state, seeds first; None for a run that was loaded for its results alone."""
+    kernels: Path | None = dataclasses.field(default=None, repr=False)
+    """Where a saved run remembers how it was compiled, see `over_seeds`."""
 
     @functools.cached_property
     def best(self) -> int:
@@ -308,7 +321,7 @@ class Run:
 
     @functools.cached_property
     def _reach(self) -> Callable[..., Reach]:
-        return over_seeds(self.algorithm, len(self.seeds)).reach
+        return over_seeds(self.algorithm, len(self.seeds), self.kernels).reach
 
     def reach(self, seed: int = 0) -> Reach:
         """Archive and actor re-evaluated now, seeds first: the paper's two further metrics."""

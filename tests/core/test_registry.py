@@ -139,26 +139,6 @@ def test_archive_re_evaluates_to_itself(name):
     assert np.isfinite(reach.actor_qd_score).all() == has_conditioned_actor
 
 
-@pytest.mark.parametrize(
-    "task", ["ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni", "arm_reach"]
-)
-def test_robots_archive_re_evaluates_to_itself(task):
-    """DCG-MAP-Elites on the real robots, whole episodes: the same bits in another program."""
-    # Many cells: random hexapods hardly move, and a coarse archive would hold one elite.
-    batched = training.over_seeds(elites.build(task, "dcg_me", **(SMALL | {"cells": 512})), 1)
-    keys = training.seed_keys([0])
-    state = batched.init(training.iteration_keys(keys, 0))
-    state, metrics = batched.step(state, training.iteration_keys(keys, 1))
-    assert int(metrics.rejected[0]) == 0
-    reach = reach_of(batched, state, keys)
-    archive = jax.tree.map(np.asarray, state.archive)
-    full = np.isfinite(archive.fitness)
-    assert full.any()
-    assert (np.asarray(reach.fitness)[full] == archive.fitness[full]).all()
-    assert (np.asarray(reach.descriptors)[full] == archive.descriptors[full]).all()
-    assert float(reach.descriptor_error[0]) == 0.0
-
-
 @pytest.mark.parametrize("task", tasks.names())
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_fits_every_task(name, task):
@@ -176,8 +156,12 @@ def test_every_algorithm_fits_every_task(name, task):
 def test_iterations_can_be_scanned():
     algorithm = built("dcg_me").algorithm
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(5), i))(np.arange(3))
-    state = algorithm.init(keys[0])
-    scanned, metrics = jax.lax.scan(algorithm.step, state, keys[1:])
+    state = jax.tree.map(lambda a: a[0], built("dcg_me").init(keys[:1]))
+    scan = jax.jit(
+        lambda state, keys: jax.lax.scan(algorithm.step, state, keys),
+        compiler_options={"xla_backend_optimization_level": 0},
+    )
+    scanned, metrics = scan(state, keys[1:])
     assert metrics.qd_score.shape == (2,)
     assert int(scanned.iteration) == 2
 

@@ -18,6 +18,8 @@ from elites.core import networks, td3
 from elites.core import replay as replays
 from elites.core.archive import Archive
 
+pytestmark = pytest.mark.usefixtures("quick_compiler")
+
 BATCH, STEPS = 8, 25
 NOISE = 0.0004 * 2  # of the descriptors asked of an actor: a share of the range, which is 2
 

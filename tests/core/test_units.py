@@ -17,6 +17,8 @@ import pytest
 import elites
 from elites.core import map_elites
 
+pytestmark = pytest.mark.usefixtures("quick_compiler")
+
 LOW, HIGH = np.array([-3.0, 10.0]), np.array([5.0, 10.5])
 BATCH, STEPS = 32, 25
 SMALL = {

@@ -86,6 +86,7 @@ class Hyperparameters:
             _check_field(field.name, getattr(self, field.name))
 
 
+_MOST = 2**31 - 1  # what 32 bits count
 _RATES = ("discount", "target_update_rate")
 _POSITIVE = ("policy_learning_rate", "actor_learning_rate", "critic_learning_rate",
              "es_learning_rate", "es_sigma", "lengthscale")  # fmt: skip
@@ -98,6 +99,8 @@ def _check_field(name: str, value: Any) -> None:
     elif isinstance(Hyperparameters.__dataclass_fields__[name].default, int):
         if not _whole(value) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if value > _MOST:
+            raise ValueError(f"{name} must be at most {_MOST}, got {value!r}")
     elif value is None and name == "lengthscale":
         return
     elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

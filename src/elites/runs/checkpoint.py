@@ -62,8 +62,7 @@ def save(
         directory.mkdir(parents=True, exist_ok=True)
     final = directory / f"{iteration:09d}"
     temporary = directory / f".writing-{iteration:09d}"
-    aside = directory / f".replaced-{iteration:09d}"
-    shutil.rmtree(temporary, ignore_errors=True)
+    sweep(directory)
     try:
         temporary.mkdir()
         manifest = {
@@ -78,16 +77,17 @@ def save(
             flush(file)
         sync_directory(temporary)
         if final.exists():  # a damaged one that was passed over, and is now reached again
-            final.rename(aside)
+            final.rename(directory / f".dropped-{iteration:09d}")
         temporary.rename(final)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     sync_directory(directory)
     _point_last(directory, final.name)
-    shutil.rmtree(aside, ignore_errors=True)
     for old in complete(directory)[:-KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
+        # Renamed first: a process killed while deleting must not leave half a checkpoint.
+        old.rename(directory / f".dropped-{old.name}")
+    sweep(directory)
     return final
 
 
@@ -97,7 +97,7 @@ def write_arrays(path: Path, arrays: Arrays) -> dict[str, Any]:
     with naming(path), open(path, "xb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
             for name, array in arrays.items():
-                array = np.ascontiguousarray(array)
+                array = np.asarray(array, order="C")
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
                 entries[name] = {
@@ -110,7 +110,12 @@ def write_arrays(path: Path, arrays: Arrays) -> dict[str, Any]:
 
 
 def digest(array: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8)).hexdigest()
+    return hashlib.sha256(memoryview(_raw(np.asarray(array, order="C")))).hexdigest()
+
+
+def _raw(array: np.ndarray) -> Any:
+    """The bytes of an array, without a copy."""
+    return array.reshape(-1).view(np.uint8)
 
 
 def _point_last(directory: Path, name: str) -> None:
@@ -123,11 +128,9 @@ def _point_last(directory: Path, name: str) -> None:
 
 
 def sweep(directory: Path) -> None:
-    """Remove what a process that was killed while saving left behind."""
+    """Remove what was on its way in or out of a directory of checkpoints."""
     if directory.is_dir():
-        for entry in directory.glob(".writing-*"):
-            shutil.rmtree(entry, ignore_errors=True)
-        for entry in directory.glob(".replaced-*"):
+        for entry in (*directory.glob(".writing-*"), *directory.glob(".dropped-*")):
             shutil.rmtree(entry, ignore_errors=True)
 
 
@@ -158,19 +161,19 @@ def newest(
     for path in reversed(paths):
         try:
             return read(path)
-        except Unsuitable:
+        except UnsuitableError:
             raise
         except CheckpointError as error:
             warn(f"{error}; trying the one before")
     if paths:
         raise CheckpointError(
-            f"{directory}: none of the {len(paths)} checkpoints can be used. Start again in another "
-            "directory"
+            f"{directory}: none of the {len(paths)} checkpoints can be used. Start again in "
+            "another directory"
         )
     return None
 
 
-class Unsuitable(CheckpointError):
+class UnsuitableError(CheckpointError):
     """A checkpoint in good order that is not of this run or not for this version."""
 
 
@@ -207,12 +210,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if not isinstance(version, int) or isinstance(version, bool):
         raise CheckpointError(f"{file}: damaged: no format number")
     if version > FORMAT:
-        raise Unsuitable(
+        raise UnsuitableError(
             f"{path}: written in format {version} by a newer elites, this one reads up to "
             f"{FORMAT}: upgrade with pip install --upgrade elites"
         )
     if version < FORMAT:
-        raise Unsuitable(
+        raise UnsuitableError(
             f"{path}: written in format {version}, which this elites no longer reads: use the "
             "version named in environment.json"
         )
@@ -252,7 +255,7 @@ def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:
         ),
     ]
     if complaints:
-        raise Unsuitable(f"{path}: does not fit this run: {'; '.join(complaints)}")
+        raise UnsuitableError(f"{path}: does not fit this run: {'; '.join(complaints)}")
 
 
 def np_name(dtype: str) -> str:
@@ -310,7 +313,7 @@ def _read_member(path, archive, info: zipfile.ZipInfo, name: str, entry) -> np.n
         if size > path.stat().st_size:
             raise CheckpointError(f"{path}: {name} claims more bytes than the file has")
         array = np.empty(shape, kind)
-        view = memoryview(array.reshape(-1).view(np.uint8))
+        view = memoryview(_raw(array))
         while len(view):
             count = member.readinto(view)
             if not count:

@@ -1,8 +1,8 @@
 """What a run is asked to do, and the presets. Loads without JAX: a wrong value is refused at once.
 
-    config = preset("demo", task="walker_uni")
-    config.to_json()                             # saved with the run, complete
-    Config.from_json(data, "run/config.json")    # strict: unknown or missing fields are refused
+config = preset("demo", task="walker_uni")
+config.to_json()                             # saved with the run, complete
+Config.from_json(data, "run/config.json")    # strict: unknown or missing fields are refused
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ class Config:
     first_seed: int = 0
     """The first of them; the others follow."""
     evaluations: int = 1_000_000
-    """Budget: policies evaluated for each seed. Training ends with the iteration that reaches it."""
+    """Budget: policies evaluated for a seed. Training ends with the iteration that reaches it."""
     checkpoint_every: int = 100
     """Iterations between two checkpoints."""
     reach_every: int = 100
     """Iterations between two re-evaluations of archive and actor; 0 for one at the end."""
+    figures: bool = True
+    """Draw figures when training is done; 'elites plot' draws them at any time."""
     device: Device = "auto"
     """Where to compute; auto takes a GPU if JAX finds one."""
     hp: Hyperparameters = dataclasses.field(default_factory=Hyperparameters)
@@ -49,7 +51,11 @@ class Config:
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+                raise ValueError(
+                    f"{name} must be a whole number of at least {least}, got {value!r}"
+                )
+        if not isinstance(self.figures, bool):
+            raise ValueError(f"figures must be true or false, got {self.figures!r}")
         if self.device not in get_args(Device):
             known = ", ".join(get_args(Device))
             raise ValueError(f"device must be one of {known}, got {self.device!r}")
@@ -103,7 +109,7 @@ _LEAST = {
     "reach_every": 0,
 }
 
-CHANGEABLE = ("evaluations", "checkpoint_every", "reach_every", "device")
+CHANGEABLE = ("evaluations", "checkpoint_every", "reach_every", "figures", "device")
 """What may differ when a run is resumed; all else decides its results."""
 
 
@@ -142,7 +148,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     # A real robot on two CPU cores within five minutes.
     "demo": {
-        "evaluations": 20_000,
+        "evaluations": 9_000,
         "checkpoint_every": 25,
         "reach_every": 0,
         "hp": {

@@ -8,6 +8,7 @@
     events/            the same for TensorBoard
     checkpoints/       the last two, and a link to the last
     snapshots/         fitness, descriptors, origin of the archive at every checkpoint
+    kernels/           on GPUs: which kernels the compiler chose, so that the next process does too
     evaluation/        metrics of the paper and a table of all cells, by `elites evaluate`
     figures/           by `elites plot`
     summary.md         for people
@@ -56,6 +57,10 @@ class RunDirectory:
     @property
     def snapshots(self) -> Path:
         return self.path / "snapshots"
+
+    @property
+    def kernels(self) -> Path:
+        return self.path / "kernels"
 
     @property
     def evaluation(self) -> Path:

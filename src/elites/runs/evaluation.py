@@ -122,7 +122,7 @@ def is_of(run: RunDirectory, iteration: int) -> bool:
 
 
 def table(run: RunDirectory) -> list[list[str]]:
-    """The metrics, a row each: name, median, and lowest and highest where there are several seeds."""
+    """The metrics, a row each: name, median, and the extremes where there are several seeds."""
     values = read_table(run.evaluation / "metrics.csv")
     seeds = len(values["seed"])
     rows = [["", "median" if seeds > 1 else "value", *(["lowest", "highest"] if seeds > 1 else [])]]

@@ -1,8 +1,8 @@
 """A policy of a run as a file for other programs: ONNX or safetensors.
 
 What is written is a plain network: input, dense layers with ReLU between them, tanh at the end. A
-descriptor-conditioned actor takes (observation, descriptor in task units): its scaling to [-1, 1] is
-folded into the weights of the first layer. Every file is read back and compared with JAX.
+descriptor-conditioned actor takes (observation, descriptor in task units): its scaling to [-1, 1]
+is folded into the weights of the first layer. Every file is read back and compared with JAX.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ def choose(
     else:
         elite = result.archive.best()
     reached = [round(float(value), 6) for value in elite.descriptor]
+    known = f"fitness {elite.fitness:.6g}, descriptor {reached}"
     information |= {
-        "what": f"the elite of cell {elite.cell}, fitness {elite.fitness:.6g}, descriptor {reached}",
+        "what": f"the elite of cell {elite.cell}, {known}",
         "cell": elite.cell,
         "fitness": elite.fitness,
         "descriptor": reached,
@@ -132,7 +133,10 @@ def check(policy: Elite | Actor, network: Network, path: Path) -> float:
             problem.descriptor_low, problem.descriptor_high, (1000, network.descriptor_size)
         ).astype(np.float32)
     with jax.default_matmul_precision("highest"):
-        expected = policy(observations) if asked is None else policy(observations, asked)
+        if isinstance(policy, Actor):
+            expected = policy(observations, asked)
+        else:
+            expected = policy(observations)
     inputs = {"observation": observations} | ({} if asked is None else {"descriptor": asked})
     run = {".onnx": _run_onnx, ".safetensors": _run_safetensors}[path.suffix]
     error = float(np.max(np.abs(run(path, inputs) - np.asarray(expected))))
@@ -160,7 +164,9 @@ def _write_safetensors(network: Network, path: Path) -> None:
     for i, (kernel, bias) in enumerate(network.layers):
         tensors[f"layers.{i}.kernel"] = np.ascontiguousarray(kernel)
         tensors[f"layers.{i}.bias"] = np.ascontiguousarray(bias)
-    information = {k: v if isinstance(v, str) else json.dumps(v) for k, v in network.information.items()}
+    information = {
+        k: v if isinstance(v, str) else json.dumps(v) for k, v in network.information.items()
+    }
     save_file(tensors, path, metadata=information)
 
 
@@ -195,9 +201,7 @@ def _write_onnx(network: Network, path: Path) -> None:
     for i, (kernel, bias) in enumerate(network.layers):
         constants.append(numpy_helper.from_array(np.ascontiguousarray(kernel), f"kernel_{i}"))
         constants.append(numpy_helper.from_array(np.ascontiguousarray(bias), f"bias_{i}"))
-        nodes.append(
-            helper.make_node("Gemm", [value, f"kernel_{i}", f"bias_{i}"], [f"dense_{i}"])
-        )
+        nodes.append(helper.make_node("Gemm", [value, f"kernel_{i}", f"bias_{i}"], [f"dense_{i}"]))
         last = i == len(network.layers) - 1
         value = "action" if last else f"hidden_{i}"
         nodes.append(helper.make_node("Tanh" if last else "Relu", [f"dense_{i}"], [value]))

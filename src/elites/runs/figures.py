@@ -1,11 +1,11 @@
 """The figures of a run, from its files alone: neither JAX nor the task is needed.
 
     archive.png   the archive: its cells in task units, coloured by fitness
-    curves.png    QD-score, coverage, maximum fitness over evaluations; median and quartiles of seeds
+    curves.png    QD-score, coverage, maximum fitness; median and quartiles over seeds
     origin.png    which variation the elites came from, and additions over time
     reach.png     the archive beside what the distilled actor reaches when asked for the same
 
-Each is written as PNG and as PDF. `draw_comparison` lays the curves of several runs over each other.
+Each is written as PNG and as PDF. `draw_comparison` lays the curves of several runs together.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
 from elites.runs import directory as directories
 from elites.runs import logs
@@ -34,7 +35,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
 EMPTY = "#E8E8E8"
 CURVES = (("qd_score", "QD-score"), ("coverage", "coverage in %"), ("max_fitness", "max. fitness"))
-_STYLE = {
+_STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -51,7 +52,7 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
     run.figures.mkdir(exist_ok=True)
     drawn = []
     with plt.rc_context(_STYLE):
-        snapshot = newest_snapshot(run)
+        snapshot, index = newest_snapshot(run), 0
         if snapshot is not None:
             seeds = list(run.config().seed_numbers)
             index = best_seed(snapshot) if seed is None else _index(seeds, seed)
@@ -63,7 +64,7 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
         table = logs.by_seed(logs.read_table(run / METRICS)) if (run / METRICS).exists() else {}
         if len(table.get("iteration", ())):
             drawn.append(_save(_curves_figure({facts["algorithm"]: table}, facts), run, "curves"))
-            figure = _origin_figure(facts, table, snapshot, 0 if snapshot is None else index)
+            figure = _origin_figure(facts, table, snapshot, index)
             drawn.append(_save(figure, run, "origin"))
     if not drawn:
         raise RunError(f"{run.path} has nothing to draw yet: no metrics and no snapshot")
@@ -223,7 +224,12 @@ def _draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize)
         axes.set_ylabel("fitness")
     else:
         axes.scatter(
-            descriptors[full, 0], descriptors[full, 1], c=values[full], cmap=colours, norm=scale, s=9
+            descriptors[full, 0],
+            descriptors[full, 1],
+            c=values[full],
+            cmap=colours,
+            norm=scale,
+            s=9,
         )
         _frame(axes, facts, note=f" (the first two of {len(low)} dimensions)")
 
@@ -269,8 +275,8 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
             band(axes, table["evaluations"][:, 0], values, COLOURS[i % 8], STYLES[i % 8])
         axes.set(xlabel="evaluations", ylabel=title)
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-        axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(_thousands))
-        axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(_thousands))
+        axes.xaxis.set_major_formatter(FuncFormatter(_thousands))
+        axes.yaxis.set_major_formatter(FuncFormatter(_thousands))
     counts = {table["qd_score"].shape[1] for table in tables.values()}
     seeds = " or ".join(map(str, sorted(counts)))
     how = "" if counts == {1} else f", median and quartiles of {seeds} seeds"
@@ -313,7 +319,7 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
         left.plot(x, smooth, color=colour, linestyle=STYLES[i % 8], label=origin, linewidth=1.6)
     left.set(xlabel="evaluations", ylabel="added in an iteration")
     left.set_title(f"{facts['algorithm']} on {facts['task']}: additions by variation")
-    left.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(_thousands))
+    left.xaxis.set_major_formatter(FuncFormatter(_thousands))
     left.set_ylim(bottom=0)
     left.legend()
     _draw_origins(right, facts, snapshot, index)
@@ -330,7 +336,9 @@ def _draw_origins(axes, facts, snapshot, index: int) -> None:
     palette = {0: "#9A9A9A", **{i + 1: COLOURS[i % 8] for i in range(len(facts["origins"]) - 1)}}
     cells = polygons(snapshot["centroids"], facts["descriptor_low"], facts["descriptor_high"])
     shade = [palette.get(int(o), EMPTY) for o in origin]
-    axes.add_collection(PolyCollection(cells, facecolors=shade, edgecolors="white", linewidths=0.25))
+    axes.add_collection(
+        PolyCollection(cells, facecolors=shade, edgecolors="white", linewidths=0.25)
+    )
     _frame(axes, facts)
     present = [i for i in range(len(facts["origins"])) if (origin == i).any()]
     handles = [

@@ -19,7 +19,7 @@ from elites import tasks, training
 from elites.core.map_elites import Algorithm, Reach
 from elites.runs.checkpoint import STATE, WEIGHTS
 from elites.runs.config import Config
-from elites.runs.directory import RunError
+from elites.runs.directory import RunDirectory, RunError
 from elites.tasks.task import Task
 from elites.training import Batched
 
@@ -79,8 +79,8 @@ class Job:
         }
 
     def arrays(self, state) -> dict[str, np.ndarray]:
-        """A state as named arrays on the host."""
-        return dict(zip(self.names, map(np.asarray, jax.tree.leaves(state)), strict=True))
+        """A state as named arrays on the host: copies, for its buffers are used again."""
+        return dict(zip(self.names, map(np.array, jax.tree.leaves(state)), strict=True))
 
     def parts(self, arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
         """What one deploys, apart from what only training needs."""
@@ -105,13 +105,13 @@ def is_weight(name: str) -> bool:
     return name.startswith("archive.") or (name.startswith("learners.") and name.endswith(".actor"))
 
 
-def prepare(config: Config) -> Job:
+def prepare(config: Config, run: RunDirectory) -> Job:
     """Everything that can be refused before anything is compiled."""
     choose_device(config.device)
     task = tasks.make(config.task)
     algorithm = training.build(task, config.algorithm, **vars(config.hp))
     total = training.iterations_for(algorithm, config.evaluations)
-    batched = training.over_seeds(algorithm, config.seeds)
+    batched = training.over_seeds(algorithm, config.seeds, run.kernels)
     shapes = jax.eval_shape(batched.init, training.seed_keys(config.seed_numbers))
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(shapes)]
     names = tuple(jax.tree_util.keystr(path, simple=True, separator=".") for path in paths)

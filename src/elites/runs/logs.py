@@ -28,7 +28,9 @@ from elites.runs.directory import RunError, flush, naming, write_text
 def text_of(value: Any) -> str:
     """A number with as many digits as it has, and no more."""
     if isinstance(value, np.generic):
-        value = value.astype(np.float64) if value.dtype.kind == "f" and value.itemsize > 4 else value
+        value = (
+            value.astype(np.float64) if value.dtype.kind == "f" and value.itemsize > 4 else value
+        )
         return str(value)
     return str(value)
 
@@ -43,7 +45,7 @@ class Table:
             _keep_until(path, self.columns, through)
         else:
             write_text(path, _line(self.columns))
-        self._file = open(path, "a", encoding="utf-8", newline="")
+        self._file = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
         text = "".join(_line([text_of(row[name]) for name in self.columns]) for row in rows)
@@ -131,7 +133,7 @@ class Events:
         taken = len(list(directory.iterdir()))
         now = time.time()
         self.path = directory / f"events.out.tfevents.{int(now):010d}.{taken:04d}"
-        self._file = open(self.path, "xb")
+        self._file = open(self.path, "xb")  # noqa: SIM115
         self._write(_double(1, now) + _bytes(3, b"brain.Event:2"))
         # A session that starts at a step (message SessionLog, status START) purges later ones.
         self._write(_double(1, now) + _integer(2, step + 1) + _bytes(7, _integer(1, 1)))

@@ -1,7 +1,7 @@
 """A run read back for its results: archive, actor and metrics, without the training state.
 
-    run = elites.load("runs/ant_omni-dcg_me")
-    run.archive.nearest([10.0, -5.0])
+run = elites.load("runs/ant_omni-dcg_me")
+run.archive.nearest([10.0, -5.0])
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def load(path: Path | str, iteration: int | None = None) -> Run:
 def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Run, int]:
     """A run and the iteration it was loaded at."""
     config = run.config().check()
-    job = jobs.prepare(config)
+    job = jobs.prepare(config, run)
     expected = {name: what for name, what in job.expected.items() if jobs.is_weight(name)}
 
     def read(place: Path) -> Checkpoint:
@@ -42,8 +42,8 @@ def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Ru
         found = checkpoints.newest(run.checkpoints, read, jobs.warn)
         if found is None:
             raise RunError(
-                f"{run.path} has no checkpoint yet: wait for the first, or go on with 'elites resume "
-                f"{run.path}'"
+                f"{run.path} has no checkpoint yet: wait for the first, or go on with "
+                f"'elites resume {run.path}'"
             )
     else:
         have = [int(place.name) for place in checkpoints.complete(run.checkpoints)]
@@ -55,8 +55,11 @@ def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Ru
     lead = next((name for name in job.names if name.endswith(".actor")), None)
     actors = jnp.asarray(found.arrays[lead]) if lead else None
     metrics = logs.by_seed(logs.read_table(run / METRICS)) if (run / METRICS).exists() else {}
-    metrics = {name: values for name, values in metrics.items() if name not in ("iteration", "seed")}
-    loaded = Run(job.algorithm, tuple(config.seed_numbers), Archive(**fields), actors, metrics)
+    metrics = {
+        name: values for name, values in metrics.items() if name not in ("iteration", "seed")
+    }
+    seeds = tuple(config.seed_numbers)
+    loaded = Run(job.algorithm, seeds, Archive(**fields), actors, metrics, kernels=run.kernels)
     return loaded, found.iteration
 
 

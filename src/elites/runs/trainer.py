@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ import numpy as np
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import evaluation, figures, saved
+from elites.runs import evaluation, saved
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import ENVIRONMENT, METRICS, REACH, RunDirectory, RunError
@@ -55,7 +56,7 @@ REACH_COLUMNS = ("qd_score", "descriptor_error", "actor_qd_score", "actor_descri
 def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
     """Train in a directory that this process holds, from its newest checkpoint unless `fresh`."""
     with memory_errors_explained(config):
-        job = prepare(config)
+        job = prepare(config, run)
         if fresh:
             directories.write_json(run / directories.CONFIG, config.to_json())
             directories.write_json(run / directories.RESOLVED, job.facts())
@@ -87,11 +88,12 @@ def _loop(
     else:
         assert init is not None
         state = jax.device_put(init(iteration_keys(keys, 0)), placement)
-        _snapshot(run, 0, state)
+        write_snapshot(run, 0, job.parts(job.arrays(state))[WEIGHTS])
 
     before = last.information["seconds"] if last else 0.0
     begun = time.perf_counter()
     logs = _Logs(run, config, job, through=iteration if last else None)
+    saver = _Saver(run)
     pending: tuple[int, Any] | None = None
     last_saved = iteration if last else -1
 
@@ -102,8 +104,12 @@ def _loop(
         """Log the metrics that are still out, waiting for them if need be."""
         nonlocal pending
         if pending is not None:
-            logs.iteration(pending[0], named(pending[1]), seconds(), progress)
+            number, metrics = pending[0], named(pending[1])
             pending = None
+            if complaint := _not_finite(number, metrics, config):
+                saver.wait()
+                raise RunError(f"{complaint} {_last_good(run)}")
+            logs.iteration(number, metrics, seconds(), progress)
 
     def save() -> None:
         nonlocal last_saved
@@ -111,16 +117,15 @@ def _loop(
         if last_saved == iteration:
             return
         logs.sync()
-        arrays = job.arrays(state)
         information = {"config": config.to_json(), "seconds": seconds()}
-        checkpoints.save(run.checkpoints, iteration, job.parts(arrays), information)
-        _snapshot(run, iteration, state)
+        saver.save(iteration, job.parts(job.arrays(state)), information)
         last_saved = iteration
 
     try:
         while iteration < job.total and not signals.received:
             state, metrics = step(state, iteration_keys(keys, iteration + 1))
             settle()  # the one before: its numbers are written while this one computes
+            saver.check()
             iteration += 1
             pending = (iteration, metrics)
             if iteration % config.checkpoint_every == 0:
@@ -129,6 +134,7 @@ def _loop(
                 settle()
                 logs.reach(iteration, job.reach(state, keys), seconds())
         save()
+        saver.wait()
         progress.close()
         outcome = Outcome(iteration, job.total, seconds(), interrupted=iteration < job.total)
         if not outcome.interrupted:
@@ -138,7 +144,61 @@ def _loop(
         progress.close()
         raise
     finally:
+        saver.close()
         logs.close()
+
+
+def _not_finite(number: int, metrics: Mapping[str, np.ndarray], config: Config) -> str | None:
+    """What to say of a loss that is not finite, None if all are."""
+    for name, values in metrics.items():
+        if not name.startswith(("critic_loss", "actor_loss")):
+            continue
+        for seed, value in zip(config.seed_numbers, values, strict=True):
+            if not np.isfinite(value):
+                return f"{name} of seed {seed} became {value} in iteration {number}: stopped."
+    return None
+
+
+def _last_good(run: RunDirectory) -> str:
+    good = checkpoints.complete(run.checkpoints)
+    kept = f"The last good checkpoint is {good[-1]}" if good else "No checkpoint was saved yet"
+    return (
+        f"{kept}. The same numbers would fail again: start anew with a lower "
+        "--hp.critic-learning-rate or --hp.actor-learning-rate"
+    )
+
+
+class _Saver:
+    """Writes checkpoints while training goes on: one at a time, in a thread of its own.
+
+    What goes wrong there is raised by the next call here.
+    """
+
+    def __init__(self, run: RunDirectory):
+        self._run = run
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._writing: Future[None] | None = None
+
+    def save(self, iteration: int, parts: Mapping[str, checkpoints.Arrays], information) -> None:
+        self.wait()
+        self._writing = self._pool.submit(self._write, iteration, parts, information)
+
+    def _write(self, iteration: int, parts: Mapping[str, checkpoints.Arrays], information) -> None:
+        checkpoints.save(self._run.checkpoints, iteration, parts, information)
+        write_snapshot(self._run, iteration, parts[WEIGHTS])
+
+    def check(self) -> None:
+        """Raise what went wrong, without waiting."""
+        if self._writing is not None and self._writing.done():
+            self.wait()
+
+    def wait(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True)
 
 
 def _opening(run: RunDirectory, config: Config, job: Job, iteration: int) -> str:
@@ -160,8 +220,11 @@ def _finish(run, config, job: Job, state, keys, logs: _Logs, outcome: Outcome, p
     logs.sync()
     loaded = saved.of_state(config, job.algorithm, state)
     evaluation.write(run, loaded, reach, outcome.iteration)
-    progress.say("drawing figures")
-    figures.draw_run(run)
+    if config.figures:
+        from elites.runs import figures
+
+        progress.say("drawing figures")
+        figures.draw_run(run)
     write_summary(run, config, job, outcome)
 
 
@@ -173,7 +236,7 @@ def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
         made_by = Config.from_json(manifest["information"].get("config"), str(path))
         differing = configs.differences(made_by, config)
         if differing:
-            raise checkpoints.Unsuitable(
+            raise checkpoints.UnsuitableError(
                 f"{path} was made by another run than {run / directories.CONFIG} describes: "
                 f"{'; '.join(differing)}"
             )
@@ -251,7 +314,6 @@ class _Logs:
         ]
 
     def iteration(self, number: int, metrics: dict, seconds: float, progress: Progress) -> None:
-        self._refuse_non_finite(number, metrics)
         if self._metrics is None:
             columns = ("iteration", "seed", *metrics, "seconds")
             self._metrics = Table(self._run / METRICS, columns, self._through)
@@ -267,20 +329,6 @@ class _Logs:
             float(np.median(metrics["qd_score"])),
             float(np.median(metrics["coverage"])),
         )
-
-    def _refuse_non_finite(self, number: int, metrics: Mapping[str, np.ndarray]) -> None:
-        for name, values in metrics.items():
-            if not name.startswith(("critic_loss", "actor_loss")):
-                continue
-            for seed, value in zip(self._config.seed_numbers, values, strict=True):
-                if not np.isfinite(value):
-                    good = checkpoints.complete(self._run.checkpoints)
-                    kept = f"the last good checkpoint is {good[-1]}" if good else "none was saved yet"
-                    raise RunError(
-                        f"{name} of seed {seed} became {value} in iteration {number}: training "
-                        f"stopped, {kept}. The same numbers would fail again: start anew with a "
-                        "lower --hp.critic-learning-rate or --hp.actor-learning-rate"
-                    )
 
     def reach(self, number: int, reach, seconds: float) -> None:
         config, algorithm = self._config, self._job.algorithm
@@ -305,17 +353,16 @@ class _Logs:
             file.close()
 
 
-def _snapshot(run: RunDirectory, iteration: int, state) -> None:
+def write_snapshot(run: RunDirectory, iteration: int, weights: checkpoints.Arrays) -> None:
     """The archive without its policies, for playback: kept for good, so it has to be light."""
-    archive = state.archive
     with directories.naming(run.snapshots):
         run.snapshots.mkdir(exist_ok=True)
     arrays = {
-        "fitness": np.asarray(archive.fitness),
-        "descriptors": np.asarray(archive.descriptors),
-        "origin": np.asarray(archive.origin).astype(np.int8),
-        "born": np.asarray(archive.born),
-        "centroids": np.asarray(archive.centroids[0]),
+        "fitness": weights["archive.fitness"],
+        "descriptors": weights["archive.descriptors"],
+        "origin": weights["archive.origin"].astype(np.int8),
+        "born": weights["archive.born"],
+        "centroids": weights["archive.centroids"][0],
     }
     final = run.snapshots / f"{iteration:09d}.npz"
     temporary = run.snapshots / f".{final.name}.writing"
@@ -356,10 +403,10 @@ def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome)
         "Medians over seeds where there are several; `evaluation/metrics.csv` has each, "
         "`evaluation/cells.csv` every cell.",
         "",
-        "Figures: " + ", ".join(f"`figures/{p.name}`" for p in sorted(run.figures.glob("*.png"))),
+        "Figures: "
+        + (", ".join(f"`figures/{p.name}`" for p in sorted(run.figures.glob("*.png"))) or "none"),
         "",
         "Configuration: `config.json`; machine and versions: `environment.json`.",
         "",
     ]
     directories.write_text(run / directories.SUMMARY, "\n".join(lines))
-

@@ -7,16 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def polygons(
-    points: np.ndarray, low: Sequence[float], high: Sequence[float]
-) -> list[np.ndarray]:
+def polygons(points: np.ndarray, low: Sequence[float], high: Sequence[float]) -> list[np.ndarray]:
     """The corners [k, 2] of each point's cell within the box, counter-clockwise.
 
     A cell is the box, cut by the half-plane nearer to its point than to another, for every other
     point that is near enough to matter.
     """
     points = np.asarray(points, np.float64)
-    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
     box = np.array([[low[0], low[1]], [high[0], low[1]], [high[0], high[1]], [low[0], high[1]]])
     cells = []
     for i, point in enumerate(points):

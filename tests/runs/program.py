@@ -1,0 +1,117 @@
+"""The real command line in processes of its own, and what its runs look like on disk."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from elites.runs import checkpoint
+
+HERE = Path(__file__).parent
+SMOKE = ("--preset", "smoke", "--no-figures")
+POINT = ("point_omni", "me", *SMOKE)  # compiles fast, saves often
+
+
+@functools.cache
+def _cache() -> str:
+    """Compiled code that the processes of one test worker share."""
+    return tempfile.mkdtemp(prefix="elites-tests-")
+
+
+def environment(cache: bool = True, **more: str) -> dict[str, str]:
+    """Fast to compile, slow to run: what is computed here is small."""
+    kept = {
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    if cache:
+        kept["JAX_COMPILATION_CACHE_DIR"] = _cache()
+    return {**os.environ, **kept, **more}
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "elites.cli", *map(str, arguments)]
+
+
+def elites(
+    *arguments: object,
+    environ: dict[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        command(*arguments),
+        capture_output=True,
+        text=True,
+        env=environ or environment(),
+        cwd=cwd,
+        check=False,
+    )
+
+
+def succeed(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
+    done = elites(*arguments, **options)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def complaint(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one line a failed command ends with; the lines before are those of its progress."""
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("elites: "), done.stderr
+    return last
+
+
+# ----------------------------------------------------------------------------------------- on disk
+
+
+def checkpoints(run: Path) -> list[int]:
+    return [int(path.name) for path in checkpoint.complete(run / "checkpoints")]
+
+
+def newest(run: Path) -> Path:
+    return checkpoint.complete(run / "checkpoints")[-1]
+
+
+def arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of a checkpoint, every checksum compared."""
+    return checkpoint.load(path, (checkpoint.WEIGHTS, checkpoint.STATE)).arrays
+
+
+def bits(path: Path) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in arrays(path).items()}
+
+
+def rows(path: Path, without: tuple[str, ...] = ("seconds",)) -> list[dict[str, str]]:
+    """The rows of a table, time columns aside."""
+    header, *lines = path.read_text().splitlines()
+    names = header.split(",")
+    table = [dict(zip(names, line.split(","), strict=True)) for line in lines]
+    return [{k: v for k, v in row.items() if k not in without} for row in table]
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory, and what is in it."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def edit_json(path: Path, change: Callable[[dict], None]) -> None:
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))

@@ -1,0 +1,135 @@
+"""Exported policies: equal to those in JAX, usable without JAX, descriptors in task units."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from program import complaint, succeed
+from program import elites as command
+
+import elites
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def loaded(conditioned) -> elites.Run:
+    return elites.load(conditioned)
+
+
+def run_file(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    if path.suffix == ".onnx":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(path)
+        assert [i.name for i in session.get_inputs()] == list(inputs)
+        return np.asarray(session.run(None, inputs)[0])
+    from safetensors.numpy import load_file
+
+    tensors = load_file(path)
+    x = np.concatenate(list(inputs.values()), axis=1).astype(np.float64)
+    count = len(tensors) // 2
+    for i in range(count):
+        x = x @ tensors[f"layers.{i}.kernel"] + tensors[f"layers.{i}.bias"]
+        x = np.tanh(x) if i == count - 1 else np.maximum(x, 0)
+    return x
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "safetensors"])
+@pytest.mark.parametrize("which", ["best", "cell", "nearest", "actor"])
+def test_an_exported_policy_equals_the_one_in_jax(loaded, conditioned, tmp_path, suffix, which):
+    path = tmp_path / f"policy.{suffix}"
+    archive = loaded.archive
+    asked = np.array([0.3, -0.4], np.float32)
+    policy = {
+        "best": archive.best(),
+        "cell": archive[-1],
+        "nearest": archive.nearest(asked),
+        "actor": loaded.actor,
+    }[which]
+    options = {
+        "best": (),
+        "cell": ("--cell", archive[-1].cell),
+        "nearest": ("--descriptor", *asked),
+        "actor": ("--actor",),
+    }[which]
+    done = succeed("export", conditioned, path, *options)
+    told = float(re.search(r"differs from JAX by (\S+)", done.stdout)[1])
+    assert told <= 1e-5
+    observations = np.random.default_rng(1).normal(size=(1000, 3)).astype(np.float32)
+    inputs = {"observation": observations}
+    if which == "actor":
+        descriptors = np.random.default_rng(2).uniform(-1, 1, (1000, 2)).astype(np.float32)
+        inputs["descriptor"] = descriptors
+        expected = policy(observations, descriptors)
+    else:
+        expected = policy(observations)
+    np.testing.assert_allclose(run_file(path, inputs), expected, atol=1e-5)
+
+
+def test_descriptors_are_in_task_units(tmp_path):
+    """On a task whose bounds are not [-1, 1] the exported actor scales by itself."""
+    from elites.runs import export
+    from small import SMALL
+
+    built = elites.build("walker_uni", "dcg_me", **SMALL)
+    assert built.learner is not None
+    generator = np.random.default_rng(0)
+    parameters = generator.normal(size=built.learner.actor.size).astype(np.float32) / 4
+    actor = elites.training.Actor(parameters, built)
+    error = export.export(actor, tmp_path / "actor.onnx", {"task": "walker_uni"})
+    assert error <= 1e-5
+    observations = generator.normal(size=(50, 19)).astype(np.float32)
+    asked = generator.uniform(0, 1, (50, 2)).astype(np.float32)
+    out = run_file(tmp_path / "actor.onnx", {"observation": observations, "descriptor": asked})
+    np.testing.assert_allclose(out, actor(observations, asked), atol=1e-5)
+    assert np.abs(out - actor(observations, 1 - asked)).max() > 0.01
+
+
+def test_the_example_of_the_docs_needs_no_jax(conditioned, tmp_path):
+    """The 15 lines under docs/examples, run where JAX cannot be imported."""
+    example = DOCS / "examples" / "run_exported.py"
+    code = [line for line in example.read_text().splitlines() if line.strip()]
+    assert len(code) <= 15
+    succeed("export", conditioned, tmp_path / "actor.safetensors", "--actor")
+    script = "import sys; sys.modules['jax'] = None\n" + example.read_text()
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "actor.safetensors"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    action = np.array(eval(done.stdout))
+    loaded = elites.load(conditioned)
+    assert loaded.actor is not None
+    np.testing.assert_allclose(
+        action, np.asarray(loaded.actor(np.zeros(3), [0.5, -0.5])), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("policy.txt",), "must end in .onnx or .safetensors"),
+        (("p.onnx", "--actor", "--cell", 3), "choose one of"),
+        (("p.onnx", "--cell", 99), "does not exist: there are 32"),
+        (("p.onnx", "--seed", 9), "--seed 9 is not one of this run's: 0, 1"),
+        (("p.onnx", "--descriptor", 1, 2, 3), "2 entries"),
+        (("p.onnx", "--checkpoint", 5), "no checkpoint of iteration 5; kept: 8, 9"),
+    ],
+)
+def test_bad_choices_are_refused(conditioned, tmp_path, options, words):
+    name, *rest = options
+    line = complaint(command("export", conditioned, tmp_path / name, *rest), 2)
+    assert words in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_algorithm_without_actor_says_so(finished, tmp_path):
+    line = complaint(command("export", finished, tmp_path / "p.onnx", "--actor"), 2)
+    assert "me trains no actor" in line

@@ -1,0 +1,118 @@
+"""Figures: cells that are Voronoi cells, and pictures of every kind of run."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from program import elites, succeed
+
+from elites.runs import figures, voronoi
+from elites.runs.directory import RunDirectory
+
+
+def area(polygon: np.ndarray) -> float:
+    x, y = polygon.T
+    return float(np.sum(x * np.roll(y, -1) - np.roll(x, -1) * y)) / 2
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 200])
+def test_cells_tile_the_box(count):
+    points = np.random.default_rng(count).uniform([-2, 0], [2, 30], (count, 2))
+    cells = voronoi.polygons(points, (-2, 0), (2, 30))
+    areas = [area(cell) for cell in cells]
+    assert min(areas) > 0  # counter-clockwise
+    assert sum(areas) == pytest.approx(120)
+
+
+def test_a_cell_is_what_is_nearest():
+    generator = np.random.default_rng(0)
+    points = generator.uniform(-1, 1, (60, 2))
+    cells = voronoi.polygons(points, (-1, -1), (1, 1))
+    places = generator.uniform(-1, 1, (400, 2))
+    nearest = np.linalg.norm(places[:, None] - points[None], axis=-1).argmin(axis=1)
+    for place, cell in zip(places, nearest, strict=True):
+        corners = cells[cell]
+        edges = np.roll(corners, -1, axis=0) - corners
+        offset = place - corners
+        assert (edges[:, 0] * offset[:, 1] - edges[:, 1] * offset[:, 0] >= -1e-9).all()
+
+
+def test_twins_share_a_cell():
+    cells = voronoi.polygons(np.zeros((2, 2)), (-1, -1), (1, 1))
+    assert [area(cell) for cell in cells] == pytest.approx([4, 4])
+
+
+PICTURES = {"archive", "curves", "origin", "reach"}
+
+
+def test_a_run_draws_its_figures(conditioned):
+    for kind in ("png", "pdf"):
+        assert {p.stem for p in (conditioned / "figures").glob(f"*.{kind}")} == PICTURES
+    assert (conditioned / "figures" / "archive.png").read_bytes().startswith(b"\x89PNG")
+    assert (conditioned / "figures" / "archive.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_an_algorithm_without_actor_has_no_reach(finished):
+    assert {p.stem for p in (finished / "figures").glob("*.png")} == PICTURES - {"reach"}
+
+
+def test_the_archive_is_coloured_by_fitness(run):
+    """Filled cells of the picture have the colours of their fitness, empty ones are grey."""
+    matplotlib = pytest.importorskip("matplotlib")
+    facts = json.loads((run / "resolved.json").read_text())
+    snapshot = figures.newest_snapshot(RunDirectory(run))
+    assert snapshot is not None
+    figure = figures._archive_figure(facts, snapshot, 1, [0, 1])
+    shades = figure.axes[0].collections[0].get_facecolor()
+    fitness = snapshot["fitness"][1]
+    full = np.isfinite(fitness)
+    grey = matplotlib.colors.to_rgba(figures.EMPTY)
+    assert (shades[~full] == grey).all()
+    best, worst = shades[np.nanargmax(np.where(full, fitness, np.nan))], None
+    worst = shades[np.nanargmin(np.where(full, fitness, np.nan))]
+    colours = matplotlib.colormaps["viridis"]
+    np.testing.assert_allclose(best, colours(1.0))
+    np.testing.assert_allclose(worst, colours(0.0))
+    assert f"{full.sum()} of 32 cells" in figure.axes[0].get_title()
+
+
+def test_curves_show_median_and_quartiles():
+    import matplotlib.pyplot as plt
+
+    values = np.array([[1.0, 2, 3, 4, 5], [2, 4, 6, 8, 10]])
+    figure, axes = plt.subplots()
+    figures.band(axes, np.array([10.0, 20]), values, "black", "-")
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), [3, 6])
+    corners = axes.collections[0].get_paths()[0].vertices
+    for point in ((10, 2), (10, 4), (20, 4), (20, 8)):
+        assert (corners == point).all(axis=1).any()
+    plt.close(figure)
+
+
+def test_several_runs_share_a_figure(finished, conditioned, tmp_path):
+    done = succeed("plot", finished, conditioned, "--output", tmp_path / "both")
+    assert "curves_point_omni.png" in done.stdout
+    assert (tmp_path / "both" / "curves_point_omni.pdf").exists()
+
+
+def test_a_seed_can_be_chosen_and_must_exist(run):
+    succeed("plot", run, "--seed", 0)
+    assert "--seed 7 is not one of this run's: 0, 1" in elites("plot", run, "--seed", 7).stderr
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_archives_of_other_dimensions_can_be_drawn(run, size):
+    facts = json.loads((run / "resolved.json").read_text())
+    facts |= {"descriptor_low": [-1.0] * size, "descriptor_high": [1.0] * size}
+    generator = np.random.default_rng(0)
+    snapshot = {
+        "fitness": np.where(generator.random((1, 32)) > 0.5, 3.0, -np.inf),
+        "descriptors": generator.uniform(-1, 1, (1, 32, size)),
+        "centroids": generator.uniform(-1, 1, (32, size)),
+        "iteration": np.array(3),
+    }
+    figure = figures._archive_figure(facts, snapshot, 0, [0])
+    assert figure.axes[0].patches or figure.axes[0].collections
+    figure.canvas.draw()

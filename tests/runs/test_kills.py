@@ -1,0 +1,53 @@
+"""Twenty processes killed at random moments lose nothing but the work since the last checkpoint."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+
+from program import POINT, bits, checkpoints, command, environment, newest, rows, succeed
+
+from elites.runs import checkpoint
+
+
+def test_twenty_kills(tmp_path):
+    path = tmp_path / "run"
+    chance = random.Random(0)
+    # A checkpoint in every iteration: most of the time is spent saving.
+    options = ("--evaluations", 10**7, "--checkpoint-every", 1, "--output", path, "--resume")
+    reached, moments = 0, set()
+    for _ in range(20):
+        process = subprocess.Popen(
+            command("train", *POINT, *options),
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        if chance.random() < 0.15:  # some die while they start
+            time.sleep(chance.uniform(0.2, 3.0))
+        else:
+            while not (new := checkpoints(path)) or new[-1] <= reached:
+                assert process.poll() is None, process.stderr.read()
+                time.sleep(0.005)
+            time.sleep(chance.uniform(0.0, 0.25))
+        process.kill()
+        process.communicate()
+        whole = checkpoint.complete(path / "checkpoints") if path.exists() else []
+        for found in whole:
+            bits(found)  # every checkpoint with its final name is whole
+        last = int(whole[-1].name) if whole else 0
+        assert last >= reached, "a kill took back what was saved"
+        reached = last
+        moments.add(bool(list((path / "checkpoints").glob(".writing-*"))))
+    assert reached > 20
+    assert moments == {True, False}  # some kills hit a save, some did not
+
+    budget = 32 * (reached + 4)
+    succeed("resume", path, "--evaluations", budget)
+    undisturbed = tmp_path / "undisturbed"
+    succeed("train", *POINT, "--evaluations", budget, "--output", undisturbed)
+    assert newest(path).name == newest(undisturbed).name
+    assert bits(newest(path)) == bits(newest(undisturbed))
+    assert rows(path / "metrics.csv") == rows(undisturbed / "metrics.csv")
+    assert not list((path / "checkpoints").glob(".*"))

@@ -1,0 +1,105 @@
+"""Runs read back: from Python, and by `evaluate`, `info` and `algorithms`."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+
+import numpy as np
+import pytest
+from program import arrays, newest, rows, succeed
+
+import elites
+from elites.core import catalogue
+
+
+def test_load_gives_archive_actor_and_metrics(conditioned):
+    run = elites.load(conditioned)
+    stored = arrays(newest(conditioned))
+    assert run.seeds == (0, 1)
+    np.testing.assert_array_equal(run.archives.policies, stored["archive.policies"])
+    np.testing.assert_array_equal(run.actors, stored["learners.conditioned.actor"])
+    assert run.metrics["qd_score"].shape == (9, 2)
+    assert run.best == int(np.argmax(run.metrics["qd_score"][-1]))
+    assert run.archive.nearest([0.0, 0.0]).fitness > 0
+    with pytest.raises(ValueError, match="no checkpoint of iteration 3; kept: 8, 9"):
+        elites.load(conditioned, iteration=3)
+
+
+def test_evaluate_finds_what_training_found(conditioned, tmp_path):
+    """In another process, from files: the same bits, and the numbers of the last iteration."""
+    run = shutil.copytree(conditioned, tmp_path / "run", symlinks=True)
+    before = {name: rows(run / "evaluation" / name) for name in ("metrics.csv", "cells.csv")}
+    shutil.rmtree(run / "evaluation")
+    done = succeed("evaluate", run)
+    after = {name: rows(run / "evaluation" / name) for name in ("metrics.csv", "cells.csv")}
+    # Keys of a re-evaluation do not matter on a deterministic task.
+    assert after == before
+    last = {row["seed"]: row for row in rows(run / "metrics.csv")[-2:]}
+    for row in after["metrics.csv"]:
+        for name in ("coverage", "max_fitness"):
+            assert float(row[name]) == float(last[row["seed"]][name])
+        assert float(row["qd_score"]) == pytest.approx(float(last[row["seed"]]["qd_score"]))
+        assert float(row["descriptor_error"]) == 0.0
+    with open(run / "evaluation" / "cells.csv") as file:
+        cells = list(csv.DictReader(file))
+    for seed in ("0", "1"):
+        mine = [c for c in cells if c["seed"] == seed]
+        row = next(r for r in after["metrics.csv"] if r["seed"] == seed)
+        assert len(mine) == round(32 * float(row["coverage"]))
+        total = sum(float(c["fitness"]) for c in mine)
+        assert total == pytest.approx(float(row["qd_score"]), rel=1e-5)
+        errors = [float(c["actor_descriptor_error"]) for c in mine]
+        assert np.mean(errors) == pytest.approx(float(row["actor_descriptor_error"]), rel=1e-5)
+        for c in mine:
+            assert c["fitness"] == c["reevaluated_fitness"]
+    for text in ("QD-score", "coverage", "maximum fitness", "descriptor-conditioned QD-score"):
+        assert text in done.stdout
+
+
+def test_info_tells_what_a_run_is(conditioned):
+    text = succeed("info", conditioned).stdout
+    for words in ("dcg_me on point_omni", "3-8-8-2", "iteration 9, 320", "8, 9", "hp.cells 32"):
+        assert words in text
+
+
+def test_the_summary_has_the_metrics(conditioned):
+    text = (conditioned / "summary.md").read_text()
+    assert text.startswith("# dcg_me on point_omni")
+    assert "| coverage |" in text
+    assert "figures/archive.png" in text
+
+
+def test_snapshots_are_light_and_kept(conditioned):
+    names = sorted(p.name for p in (conditioned / "snapshots").iterdir())
+    assert names == [f"{i:09d}.npz" for i in (0, 4, 8, 9)]
+    with np.load(conditioned / "snapshots" / "000000009.npz") as snapshot:
+        assert "policies" not in snapshot
+        stored = arrays(newest(conditioned))
+        for name in ("fitness", "descriptors", "origin", "born"):
+            np.testing.assert_array_equal(snapshot[name], stored[f"archive.{name}"])
+
+
+def test_algorithms_are_listed_and_explained():
+    text = succeed("algorithms").stdout
+    for name in catalogue.ALGORITHMS:
+        assert name in text
+    text = succeed("algorithms", "dcg_me").stdout
+    assert "ga 128, pg 128" in text
+    assert "31-256-256-8" in text
+
+
+def test_own_tasks_are_named_by_their_file(tmp_path, monkeypatch):
+    from program import HERE
+
+    from elites import tasks
+
+    task = tasks.make(f"{HERE / 'own_tasks.py'}:diverging")
+    assert task.name == "diverging"
+    assert tasks.make(f"{HERE / 'own_tasks.py'}:diverging") is task
+    with pytest.raises(ValueError, match="must be a function that returns a Task, found a int"):
+        tasks.make(f"{HERE / 'own_tasks.py'}:nothing")
+    with pytest.raises(ValueError, match="found nothing of that name"):
+        tasks.make(f"{HERE / 'own_tasks.py'}:absent")
+    monkeypatch.chdir(HERE)
+    assert tasks.absolute("own_tasks.py:paid") == f"{HERE / 'own_tasks.py'}:paid"
