@@ -68,7 +68,7 @@ def memory(algorithm) -> dict[str, float]:
 
 
 def times(algorithm, seeds: int, repeat: int) -> dict[str, Any]:
-    batched = training.over_seeds(algorithm, seeds)
+    batched = training.Batched(algorithm, seeds)
     keys = training.iteration_keys(training.seed_keys(range(seeds)), 0)
     start = time.perf_counter()
     state = jax.block_until_ready(batched.init(keys))
@@ -80,18 +80,19 @@ def times(algorithm, seeds: int, repeat: int) -> dict[str, Any]:
         if algorithm.learner is not None:
             seconds["train"], _ = clock(lambda: stages["train"](state, keys), repeat)
         seconds["vary"], offspring = clock(lambda: stages["vary"](state, keys), repeat)
-        roll = lambda: stages["evaluate"](state, offspring, keys)  # noqa: E731
+        wanted = stages["want"](state, offspring, keys)
+        roll = lambda: stages["evaluate"](wanted, keys)  # noqa: E731
         seconds["evaluate"], evaluated = clock(roll, repeat)
-        settle = lambda: stages["add"](state, offspring, *evaluated)  # noqa: E731
+        settle = lambda: stages["add"](state, offspring, *evaluated, wanted.targets)  # noqa: E731
         seconds["add"], _ = clock(settle, repeat)
 
     start = time.perf_counter()
-    step = batched.step.lower(state, keys).compile()  # pyright: ignore[reportFunctionMemberAccess]
+    batched.compile(state, keys)
     result["step_compile_s"] = round(time.perf_counter() - start, 2)
     runs = []
     for _ in range(repeat + 1):
         start = time.perf_counter()
-        state, _ = jax.block_until_ready(step(state, keys))
+        state, _ = jax.block_until_ready(batched.step(state, keys))
         runs.append(time.perf_counter() - start)
     seconds["iteration"] = statistics.median(runs[1:])
     result["seconds"] = {name: round(value, 4) for name, value in seconds.items()}

@@ -34,11 +34,11 @@ def bare(config: configs.Config) -> float:
 def _bare(prepared: job.Job, config: configs.Config) -> float:
     keys = seed_keys(config.seed_numbers)
     state = prepared.batched.init(iteration_keys(keys, 0))
-    step = prepared.batched.step.lower(prepared.shapes, keys).compile()
+    prepared.batched.compile(prepared.shapes, keys)
     jax.block_until_ready(state)
     start = time.perf_counter()
     for i in range(1, prepared.total + 1):
-        state, _ = step(state, iteration_keys(keys, i))
+        state, _ = prepared.batched.step(state, iteration_keys(keys, i))
     jax.block_until_ready(state)
     return time.perf_counter() - start
 

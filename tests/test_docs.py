@@ -168,6 +168,25 @@ def test_body_model_page_names_every_field(where, entry):
     assert not set(known) - documented, f"{where} fields missing in body-models.md"
 
 
+# ------------------------------------------------------------------------------ runs and faults
+
+
+def test_every_fault_names_tests_that_exist():
+    page = (DOCS / "faults.md").read_text("utf-8")
+    references = re.findall(r"`(test_\w+\.py)::(test_\w+)`", page)
+    assert len(references) > 30
+    for file, name in references:
+        source = (ROOT / "tests" / "runs" / file).read_text("utf-8")
+        assert f"def {name}(" in source, f"{file}::{name}"
+    numbers = [int(n) for n in re.findall(r"^\| (\d+)\. ", page, re.M)]
+    assert numbers == [*range(1, 23), 29, 30]
+
+
+def test_runs_page_shows_the_file():
+    example = (DOCS / "examples" / "run_exported.py").read_text("utf-8")
+    assert example in code_blocks(DOCS / "runs.md", "python")
+
+
 # ------------------------------------------------------------------------------ pages
 
 

@@ -17,8 +17,6 @@ import elites
 from elites.core import archive as archives
 from small import SMALL
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 DOCS = Path(__file__).parent.parent / "docs"
 
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import importlib.util
 import io
 import itertools
 import os
 import re
 import shlex
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -124,19 +126,25 @@ def evaluate(
 
     Args:
         run: The run directory.
-        checkpoint: The iteration whose checkpoint to evaluate; the last one if not given.
+        checkpoint: The iteration whose checkpoint to evaluate, into tables of its own; the last
+            one if not given.
         device: Where to compute; an archive repeats to the bit on the device it was made on.
     """
     directory = directories.existing(run)
-    directory.config().check()
+    config = directory.config().check()
+    target = directory.evaluation
+    if checkpoint is not None:
+        target = run / f"evaluation_{checkpoint:09d}"
     from elites.runs import evaluation, job, saved
 
     job.choose_device(device)
-    results, iteration = saved.load_checkpoint(directory, checkpoint)
-    evaluation.write(directory, results, results.reach(), iteration)
+    with job.memory_errors_explained(config):
+        results, iteration = saved.load_checkpoint(directory, checkpoint)
+        target.mkdir(exist_ok=True)  # not after the work is done
+        evaluation.write(target, results, results.reach(), iteration)
     print(f"{run}, iteration {iteration}, {_count(len(results.seeds), 'seed')}")
-    print("\n".join(_columns(evaluation.table(directory), right=(1, 2, 3))))
-    print(f"tables: {directory.evaluation / 'metrics.csv'}, {directory.evaluation / 'cells.csv'}")
+    print("\n".join(_columns(evaluation.table(target), right=(1, 2, 3))))
+    print(f"tables: {target / 'metrics.csv'}, {target / 'cells.csv'}")
 
 
 def plot(
@@ -185,17 +193,23 @@ def export(
         checkpoint: The iteration whose checkpoint to read; the last one if not given.
     """
     directory = directories.existing(run)
-    if output.suffix not in (".onnx", ".safetensors"):
+    needs = {".onnx": ("onnx", "onnxruntime"), ".safetensors": ("safetensors",)}
+    if output.suffix not in needs:
         raise ValueError(f"the file must end in .onnx or .safetensors, got '{output}'")
     if sum([actor, cell is not None, bool(descriptor)]) > 1:
         raise ValueError("choose one of --actor, --cell and --descriptor")
     if output.exists():
         raise ValueError(f"{output} exists already. Choose another name")
+    for package in needs[output.suffix]:
+        if importlib.util.find_spec(package) is None:
+            raise ValueError(
+                f"exporting {output.suffix} needs the package {package}: "
+                "pip install 'elites[export]'"
+            )
     directory.config().check()
     from elites.runs import export as exporting
     from elites.runs import saved
 
-    exporting.check_available(output.suffix)
     results, iteration = saved.load_checkpoint(directory, checkpoint)
     policy, information = exporting.choose(results, actor, cell, descriptor, seed)
     error = exporting.export(policy, output, {**information, "iteration": iteration})
@@ -253,15 +267,16 @@ def demo(output: Path = Path("demo")) -> int:
         output: The run directory; a demo that was interrupted goes on.
     """
     code = _train(preset("demo", "walker_uni"), output, resume=True)
+    program = _program()
     if code == 0:
         print(f"""
 pictures   {output / "figures" / "archive.png"}   what lives in the archive
            {output / "figures" / "reach.png"}     one policy, asked for each of these behaviours
            {output / "figures" / "curves.png"}    how it came to this
-next       elites info {output}
-           elites export {output} walker.onnx --descriptor 0.8 0.2
-           elites train point_omni --preset smoke --seeds 4
-           elites train ant_omni --preset paper      on a GPU: the paper's own experiment""")
+next       {program} info {output}
+           {program} resume {output} --evaluations 20000
+           {program} export {output} walker.onnx --descriptor 0.8 0.2
+           {program} train ant_omni --preset paper    on a GPU: the paper's own experiment""")
     return code
 
 
@@ -291,7 +306,7 @@ def _train(config: Config, output: Path | None, resume: bool) -> int:
 
 def _report(path: Path, outcome: session.Outcome) -> int:
     """Say how training ended: the exit code."""
-    again = f"elites resume {shlex.quote(str(path))}"
+    again = f"{_program()} resume {shlex.quote(str(path))}"
     if outcome.interrupted:
         print(
             f"stopped after iteration {outcome.iteration} of {outcome.total}; everything is saved. "
@@ -309,8 +324,15 @@ def _report(path: Path, outcome: session.Outcome) -> int:
 
     directory = directories.RunDirectory(path)
     print(f"finished after {outcome.iteration} iterations and {duration(outcome.seconds)}: {path}")
-    print("\n".join(_columns(evaluation.table(directory), right=(1, 2, 3))))
+    print("\n".join(_columns(evaluation.table(directory.evaluation), right=(1, 2, 3))))
     return 0
+
+
+def _program() -> str:
+    """How the user calls the command, which need not be on the PATH."""
+    if shutil.which("elites"):
+        return "elites"
+    return sys.argv[0] if sys.argv[0].endswith("elites") else "python -m elites.cli"
 
 
 # ---------------------------------------------------------------------------------- running them

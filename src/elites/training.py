@@ -26,7 +26,14 @@ from elites import tasks
 from elites.core import algorithms, archive, catalogue, networks, td3
 from elites.core.archive import Archive
 from elites.core.hyperparameters import Hyperparameters
-from elites.core.map_elites import Algorithm, Metrics, Reach
+from elites.core.map_elites import (
+    Algorithm,
+    Metrics,
+    Outcome,
+    Reach,
+    run_parts,
+    score_reach,
+)
 from elites.core.networks import MLP
 from elites.core.problem import normalise
 from elites.tasks.rollout import problem
@@ -59,52 +66,119 @@ def hyperparameters_of(**values) -> Hyperparameters:
 # ----------------------------------------------------------------------------------- many seeds
 
 
-@dataclasses.dataclass(frozen=True)
 class Batched:
     """An algorithm over a batch of seeds: every array of a state has the seeds as first axis.
 
+    Its parts are compiled one by one, so that all rollouts, those of training and those of a
+    re-evaluation, are done by the same executable: an elite evaluated again gives the same bits.
     Seeds are spread over all local devices when their number divides.
-    """
-
-    algorithm: Algorithm
-    init: jax.stages.Wrapped
-    """keys [seeds] -> state"""
-    step: jax.stages.Wrapped
-    """(state, keys [seeds]) -> state, metrics; the state handed in is used up"""
-    reach: jax.stages.Wrapped
-    """(archive, actors [seeds, P] or None, keys [seeds]) -> reach"""
-
-
-def over_seeds(algorithm: Algorithm, seeds: int, kernels: Path | None = None) -> Batched:
-    """An algorithm over seeds, compiled when first called.
 
     On a GPU the compiler times several kernels for an operation and takes the fastest of the day.
     Which one that is differs between processes, and the last bits of a result with it. `kernels` is
     a directory that remembers the choices: with the same one, processes come to the same bits.
     """
-    devices = jax.local_devices()
-    spread = len(devices) > 1 and seeds % len(devices) == 0
-    options = None
-    if kernels is not None and jax.default_backend() == "gpu":
-        kernels.mkdir(exist_ok=True)
-        options = {"xla_gpu_per_fusion_autotune_cache_dir": str(kernels)}
 
-    def batched(function: Callable, donate: tuple[int, ...] = ()) -> jax.stages.Wrapped:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        seeds: int,
+        kernels: Path | None = None,
+        compiler_options: dict[str, Any] | None = None,
+    ):
+        self.algorithm, self.seeds = algorithm, seeds
+        devices = jax.local_devices()
+        self._spread = len(devices) if len(devices) > 1 and seeds % len(devices) == 0 else 1
+        self._options = dict(compiler_options or {})
+        self._kernels = kernels if jax.default_backend() == "gpu" else None
+        if self._kernels is not None:
+            self._options["xla_gpu_per_fusion_autotune_cache_dir"] = str(self._kernels)
+        # The state a part is given is used up: the replay buffer is changed in place.
+        self._starting = [
+            self._batched(part, donate=i > 0) for i, part in enumerate(algorithm.starting)
+        ]
+        self._stepping = [self._batched(part, donate=True) for part in algorithm.stepping]
+        self._evaluate = self._batched(algorithm.evaluate)
+        self._ask = self._batched(algorithm.reach.ask)
+        self._lead = self._batched(algorithm.reach.lead) if algorithm.reach.lead else None
+        self._score = self._batched(score_reach)
+
+    def _batched(self, function: Callable, donate: bool = False) -> jax.stages.Wrapped:
         mapped = jax.vmap(function)
-        if spread:
-            mesh = Mesh(np.array(devices), ("seed",))
+        if self._spread > 1:
+            mesh = Mesh(np.array(jax.local_devices()), ("seed",))
             spec = PartitionSpec("seed")
             mapped = jax.shard_map(
                 mapped, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
             )
-        return jax.jit(mapped, donate_argnums=donate, compiler_options=options)
+        donated = (0,) if donate else ()
+        return jax.jit(mapped, donate_argnums=donated, compiler_options=self._options or None)
 
-    return Batched(
-        algorithm,
-        batched(algorithm.init),
-        batched(algorithm.step, donate=(0,)),
-        batched(algorithm.reach),
-    )
+    def _make_room(self) -> None:
+        if self._kernels is not None:
+            self._kernels.mkdir(exist_ok=True)
+
+    def init(self, keys: Array) -> Any:
+        """The first state, of keys [seeds]."""
+        return run_parts(tuple(self._starting), self._evaluate, keys)
+
+    def step(self, state: Any, keys: Array) -> tuple[Any, Metrics]:
+        """The next state and metrics, of keys [seeds]. The state handed in is used up."""
+        return run_parts(tuple(self._stepping), self._evaluate, state, keys)
+
+    def reach(self, archive: Archive, actors: Array | None, keys: Array) -> Reach:
+        """Archive and actor evaluated again, in batches of the shape of training."""
+        self._make_room()
+        revisit = self.algorithm.reach
+        cells = archive.fitness.shape[1]
+        owns, leds = [], []
+        for start in range(0, cells, revisit.batch):
+            index = np.minimum(np.arange(start, start + revisit.batch), cells - 1)
+            wanted = self._ask(archive, actors, np.tile(index, (self.seeds, 1)))
+            chunk_keys = iteration_keys(keys, start)
+            own, led = self._evaluate(wanted, chunk_keys)
+            if self._lead is not None:
+                led = self._lead(actors, archive.descriptors[:, index], chunk_keys)
+            owns.append(_outcome(own))
+            leds.append(_outcome(led))
+
+        def joined(parts):
+            return jax.tree.map(lambda *a: jnp.concatenate(a, axis=1)[:, :cells], *parts)
+
+        led = joined(leds) if revisit.conditioned else None
+        return self._score(archive, joined(owns), led)
+
+    def compile(self, state: Any, keys: Array) -> int:
+        """Compile what an iteration calls; the bytes it needs, 0 where the device does not tell."""
+        self._make_room()
+        held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+        largest, arguments = 0, (state, keys)
+        for i, part in enumerate(self._stepping):
+            lowered = part.lower(*arguments)
+            largest = max(largest, _compiled_size(lowered.compile()))
+            if i < len(self._stepping) - 1:
+                pause = _shapes(lowered.out_info)
+                rollouts = self._evaluate.lower(pause.wanted, pause.key)
+                largest = max(largest, held + _compiled_size(rollouts.compile()))
+                arguments = (pause.state, pause.memo, _shapes(rollouts.out_info))
+        return largest
+
+
+def _outcome(evaluation: Any) -> Outcome:
+    return Outcome(evaluation.fitness, evaluation.descriptors, evaluation.valid)
+
+
+def _shapes(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
+
+
+def _compiled_size(compiled: Any) -> int:
+    """Bytes that an executable holds while it runs; 0 where the back end does not tell."""
+    analysis = compiled.memory_analysis()
+    if analysis is None:
+        return 0
+    fields = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
+    total = sum(getattr(analysis, field, 0) for field in fields)
+    return total - getattr(analysis, "alias_size_in_bytes", 0)
 
 
 def iteration_keys(keys: Array, iteration: int) -> Array:
@@ -287,7 +361,7 @@ class Run:
     state: Any = dataclasses.field(default=None, repr=False)
     """The final state, seeds first; None for a run that was loaded for its results alone."""
     kernels: Path | None = dataclasses.field(default=None, repr=False)
-    """Where a saved run remembers how it was compiled, see `over_seeds`."""
+    """Where a saved run remembers how it was compiled, see `Batched`."""
 
     @functools.cached_property
     def best(self) -> int:
@@ -321,11 +395,11 @@ class Run:
 
     @functools.cached_property
     def _reach(self) -> Callable[..., Reach]:
-        return over_seeds(self.algorithm, len(self.seeds), self.kernels).reach
+        return Batched(self.algorithm, len(self.seeds), self.kernels).reach
 
-    def reach(self, seed: int = 0) -> Reach:
+    def reach(self) -> Reach:
         """Archive and actor re-evaluated now, seeds first: the paper's two further metrics."""
-        keys = reach_keys(seed_keys(range(seed, seed + len(self.seeds))))
+        keys = reach_keys(seed_keys(self.seeds))
         return jax.tree.map(np.asarray, self._reach(self.archives, self.actors, keys))
 
 
@@ -364,7 +438,7 @@ def train_algorithm(
     if not seeds:
         raise ValueError("seeds must be at least 1")
     count = iterations_for(algorithm, evaluations)
-    batched = over_seeds(algorithm, len(seeds))
+    batched = Batched(algorithm, len(seeds))
     keys = seed_keys(seeds)
     state = batched.init(iteration_keys(keys, 0))
     history: list[dict[str, np.ndarray]] = []

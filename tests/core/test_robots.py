@@ -25,7 +25,7 @@ from small import SMALL
 def test_robots_archive_re_evaluates_to_itself(task, algorithm):
     """On the real robots, whole episodes: the same bits in another program."""
     # Many cells: random hexapods hardly move, and a coarse archive would hold one elite.
-    batched = training.over_seeds(elites.build(task, algorithm, **(SMALL | {"cells": 256})), 1)
+    batched = training.Batched(elites.build(task, algorithm, **(SMALL | {"cells": 256})), 1)
     keys = training.seed_keys([0])
     state = batched.init(training.iteration_keys(keys, 0))
     state, metrics = batched.step(state, training.iteration_keys(keys, 1))

@@ -59,6 +59,31 @@ def elites(
     )
 
 
+def watched(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """A command that prints, at its end, whether it loaded JAX."""
+    script = (
+        "import atexit, sys; atexit.register(lambda: print('jax' if 'jax' in sys.modules else ''));"
+        "from elites.cli import main; sys.exit(main())"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+
+
+def started(*arguments: object, environ=None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command(*arguments),
+        env=environ or environment(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
 def succeed(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
     done = elites(*arguments, **options)
     assert done.returncode == 0, done.stderr

@@ -163,7 +163,7 @@ def npy(shape: tuple, descr: str = "<f4", data: bytes = b"\0" * 24) -> bytes:
         (npy((2, 3)), "checksum"),
         (npy((10**15,)), "manifest says"),
         (npy((2, 3), data=b"\0" * 20), "claims 24 bytes and has 20"),
-        (npy((2, 3), "|O"), "manifest says"),
+        (npy((2, 3), "|O"), "not a plain array"),
         (b"cos\nsystem\n(S'true'\ntR.", "damaged"),
         (b"", "damaged"),
     ],
@@ -181,6 +181,7 @@ def test_a_manifest_that_claims_what_the_file_cannot_hold_is_refused(tmp_path, m
     rewrite(path / WEIGHTS, "archive.policies", npy(huge))
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["arrays"][WEIGHTS]["archive.policies"]["shape"] = list(huge)
+    manifest["sha256"] = checkpoint._manifest_digest(manifest)
     (path / "manifest.json").write_text(json.dumps(manifest))
     monkeypatch.setattr(np, "empty", lambda *a, **k: pytest.fail("allocated"))
     with pytest.raises(CheckpointError, match=r"claims 400,000,000,000,000 bytes and has 24"):
@@ -204,7 +205,7 @@ def test_a_compressed_member_is_refused(tmp_path):
         ("[]", "no format"),
         ('{"format": true}', "no format"),
         ('{"format": 1}', "no iteration"),
-        ('{"format": 1, "iteration": 1, "information": {}, "arrays": {"a": {"b": 1}}}', "entries"),
+        ('{"format": 1, "iteration": 0, "information": {}, "arrays": {"a": {"b": 1}}}', "checksum"),
     ],
 )
 def test_a_strange_manifest_is_refused(tmp_path, text, words):
@@ -212,3 +213,24 @@ def test_a_strange_manifest_is_refused(tmp_path, text, words):
     (path / "manifest.json").write_text(text)
     with pytest.raises(CheckpointError, match=words):
         load(path)
+
+
+def test_a_changed_digit_in_the_manifest_is_noticed(tmp_path):
+    path = save(tmp_path, 3)
+    text = (path / "manifest.json").read_text()
+    (path / "manifest.json").write_text(text.replace('"iteration": 3', '"iteration": 4'))
+    with pytest.raises(CheckpointError, match="checksum"):
+        load(path)
+
+
+def test_a_checkpoint_under_another_name_is_noticed(tmp_path):
+    path = save(tmp_path, 3)
+    with pytest.raises(CheckpointError, match="it is of iteration 3"):
+        load(path.rename(tmp_path / "000000007"))
+
+
+def test_a_damaged_one_is_set_aside_and_the_link_follows(tmp_path):
+    save(tmp_path, 3)
+    checkpoint.set_aside(save(tmp_path, 4))
+    assert load(tmp_path / "last").iteration == 3
+    assert len(list(tmp_path.glob("damaged-000000004-*"))) == 1

@@ -6,20 +6,23 @@ import random
 import subprocess
 import time
 
-from program import POINT, bits, checkpoints, command, environment, newest, rows, succeed
+from program import SMOKE, bits, checkpoints, command, environment, newest, rows, succeed
 
 from elites.runs import checkpoint
+
+DCG = ("point_omni", "dcg_me", *SMOKE)  # with replay buffer, critics, actor
 
 
 def test_twenty_kills(tmp_path):
     path = tmp_path / "run"
     chance = random.Random(0)
     # A checkpoint in every iteration: most of the time is spent saving.
-    options = ("--evaluations", 10**7, "--checkpoint-every", 1, "--output", path, "--resume")
+    options = ("--checkpoint-every", 1, "--reach-every", 3, "--output", path, "--resume")
+    options = ("--evaluations", 10**7, *options)
     reached, moments = 0, set()
     for _ in range(20):
         process = subprocess.Popen(
-            command("train", *POINT, *options),
+            command("train", *DCG, *options),
             env=environment(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -46,8 +49,12 @@ def test_twenty_kills(tmp_path):
     budget = 32 * (reached + 4)
     succeed("resume", path, "--evaluations", budget)
     undisturbed = tmp_path / "undisturbed"
-    succeed("train", *POINT, "--evaluations", budget, "--output", undisturbed)
+    options = ("--checkpoint-every", 1, "--reach-every", 3, "--output", undisturbed)
+    succeed("train", *DCG, "--evaluations", budget, *options)
     assert newest(path).name == newest(undisturbed).name
     assert bits(newest(path)) == bits(newest(undisturbed))
-    assert rows(path / "metrics.csv") == rows(undisturbed / "metrics.csv")
-    assert not list((path / "checkpoints").glob(".*"))
+    for table in ("metrics.csv", "reach.csv", "evaluation/cells.csv"):
+        assert rows(path / table) == rows(undisturbed / table)
+    names = [sorted(p.name for p in (r / "snapshots").iterdir()) for r in (path, undisturbed)]
+    assert names[0] == names[1]
+    assert not list(path.rglob(".*"))

@@ -57,6 +57,20 @@ def test_evaluate_finds_what_training_found(conditioned, tmp_path):
         assert text in done.stdout
 
 
+def test_evaluate_repeats_the_episodes_of_a_stochastic_task(tmp_path):
+    """The same keys as at the end of training, whatever the first seed is."""
+    run = tmp_path / "run"
+    options = ("--preset", "smoke", "--no-figures", "--first-seed", 5, "--output", run)
+    succeed("train", "noisy_point_omni", "me", *options)
+    before = rows(run / "evaluation" / "metrics.csv")
+    assert float(before[0]["descriptor_error"]) > 0
+    succeed("evaluate", run)
+    assert rows(run / "evaluation" / "metrics.csv") == before
+    succeed("evaluate", run, "--checkpoint", 8)
+    assert rows(run / "evaluation" / "metrics.csv") == before
+    assert rows(run / "evaluation_000000008" / "metrics.csv")[0]["iteration"] == "8"
+
+
 def test_info_tells_what_a_run_is(conditioned):
     text = succeed("info", conditioned).stdout
     for words in ("dcg_me on point_omni", "3-8-8-2", "iteration 9, 320", "8, 9", "hp.cells 32"):

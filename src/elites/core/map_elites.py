@@ -98,6 +98,40 @@ class Phase(NamedTuple):
     """(state, remembered, fitness [n], descriptors [n, D], valid [n]) -> state, metrics or None"""
 
 
+class Wanted(NamedTuple):
+    """What to evaluate together: policies, and beside them the actor at descriptors."""
+
+    policies: Array  # [n, P]
+    actor: Array | None  # [Pa]
+    targets: Array  # [m, D] asked of the actor, in task units
+
+
+class Pause(NamedTuple):
+    """A computation that waits for rollouts."""
+
+    state: Any
+    memo: Any
+    """What else the next part needs."""
+    wanted: Wanted
+    key: Array
+
+
+Parts = tuple[Callable[..., Any], ...]
+"""A computation in parts, with rollouts between them: each part but the last returns a `Pause`."""
+
+
+def run_parts(parts: Parts, evaluate: Callable[[Wanted, Array], Any], *arguments: Any) -> Any:
+    """Run a computation: its first part on the arguments, the others on (state, memo, results).
+
+    The parts are pure, so the whole is; compiled one by one, all rollouts of a run are done by one
+    and the same executable, and to the same bits.
+    """
+    pause = parts[0](*arguments)
+    for part in parts[1:]:
+        pause = part(pause.state, pause.memo, evaluate(pause.wanted, pause.key))
+    return pause
+
+
 class Outside(NamedTuple):
     """An algorithm whose evaluations happen elsewhere: `first` once, then the `cycle` for ever."""
 
@@ -123,6 +157,18 @@ class Reach(NamedTuple):
     actor_descriptor_error: Array
 
 
+class Revisit(NamedTuple):
+    """Archive and actor evaluated again, in batches of the shape that training evaluates."""
+
+    batch: int
+    ask: Callable[[Archive, Array | None, Array], Wanted]
+    """(archive, actor, cells [batch]) -> what to evaluate"""
+    lead: Callable[[Array, Array, Array], Evaluation] | None
+    """(actor, descriptors [batch, D], key): a conditioned actor that training does not roll out"""
+    conditioned: bool
+    """Whether there is an actor that can be asked for descriptors."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
     """Two pure functions and what a user may want to know about them."""
@@ -138,12 +184,14 @@ class Algorithm:
     evaluations_per_iteration: int
     evaluation_shape: int
     """Robots simulated together; re-evaluation at this shape gives the same bits."""
-    init: Callable[[Array], Any]
-    """key -> state, a pytree of arrays"""
-    step: Callable[[Any, Array], tuple[Any, Metrics]]
-    """(state, key) -> the next state, metrics of the iteration"""
-    reach: Callable[[Archive, Array | None, Array], Reach]
-    """(archive, actor or None, key): both re-evaluated, the actor at the elites' descriptors."""
+    evaluate: Callable[[Wanted, Array], tuple[Evaluation, Evaluation]]
+    """(what to evaluate, key) -> episodes of the policies, and of the actor"""
+    starting: Parts
+    """`init`, in parts"""
+    stepping: Parts
+    """`step`, in parts"""
+    reach: Revisit
+    """How to evaluate an archive again."""
     learner: TD3 | None = None
     """The learner whose actor is worth keeping."""
     actor: Callable[[Any], Array] | None = None
@@ -152,6 +200,14 @@ class Algorithm:
     """How to evaluate outside JAX; None for algorithms that learn from transitions."""
     stages: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
     """The stages of `step`, for timing them one by one."""
+
+    def init(self, key: Array) -> Any:
+        """The state, a pytree of arrays, that a run begins with."""
+        return run_parts(self.starting, self.evaluate, key)
+
+    def step(self, state: Any, key: Array) -> tuple[Any, Metrics]:
+        """One iteration: the next state, and its metrics."""
+        return run_parts(self.stepping, self.evaluate, state, key)
 
 
 def compose(
@@ -194,8 +250,9 @@ def compose(
 
     # -------------------------------------------------------------------------------- evaluate
 
-    def evaluate(policies: Array, actor: Array | None, targets: Array, key: Array):
-        """`batch` policies and the actor at `targets` [actor_rollouts, D], in one rollout."""
+    def evaluate(wanted: Wanted, key: Array) -> tuple[Evaluation, Evaluation]:
+        """`batch` policies and the actor at `actor_rollouts` descriptors, in one rollout."""
+        policies, actor, targets = wanted
         padding = lanes - batch - actor_lanes
         rows = jnp.concatenate([policies, jnp.broadcast_to(policies[:1], (padding, policy.size))])
         layers = networks.unflatten(policy, rows)
@@ -212,11 +269,16 @@ def compose(
             return jnp.concatenate([actions, led])
 
         evaluation = problem.rollout(act, jax.random.split(key, lanes))
+        if not learners:
+            evaluation = without_transitions(evaluation)
         offspring = _take(evaluation, jnp.arange(batch))
         # On one shared trajectory every target is the same lane again.
         source = jnp.zeros if one_for_all else jnp.arange
         led_lanes = lanes - actor_lanes + source(actor_rollouts, dtype=jnp.int32)
         return offspring, _take(evaluation, led_lanes)
+
+    def lead_actor(state: State) -> Array | None:
+        return state.learners[lead].actor if lead is not None else None
 
     def env_steps(offspring: Evaluation, led: Evaluation) -> Array:
         led_steps = led.steps[:actor_lanes].sum()
@@ -283,36 +345,32 @@ def compose(
             rejected=state.rejected + _count(rejected),
         )
 
-    def init(key: Array) -> State:
+    def begin(key: Array) -> Pause:
         policy_key, blank_key, rollout_key = jax.random.split(key, 3)
-        policies = random_policies(policy_key)
-        fresh = blank(blank_key)
-        actor = fresh.learners[lead].actor if lead is not None else None
-
-        def begin(asked: Array, keys: Array):
-            rollout_key, target_key = keys
-            offspring, led = evaluate(policies, actor, asked, rollout_key)
-            state = welcome(
-                fresh, policies, offspring.fitness, offspring.descriptors, offspring.valid
-            )
-            return draw_targets(state.archive, target_key), (
-                (state.archive, state.rejected, offspring),
-                (led, asked),
-            )
-
-        # The untrained actor is asked for what the first policies reached, so it needs a second
-        # rollout once they are archived; without actor rollouts one is enough.
-        keys = jax.random.split(rollout_key, (2 if actor_rollouts else 1, 2))
+        policies, state = random_policies(policy_key), blank(blank_key)
+        keys = jax.random.split(rollout_key, 3)
         nothing = jnp.zeros((actor_rollouts, problem.descriptor_size))
-        _, results = jax.lax.scan(begin, nothing, keys)
-        archive, rejected, offspring = jax.tree.map(lambda a: a[0], results[0])
-        led, asked = jax.tree.map(lambda a: a[-1], results[1])
-        state = store(fresh, offspring, offspring.descriptors, led, asked)
+        wanted = Wanted(policies, lead_actor(state), nothing)
+        return Pause(state, (policies, keys[1], keys[2]), wanted, keys[0])
+
+    def archive_first(state: State, memo, results):
+        """The random policies enter the archive; what they reached is asked of the actor."""
+        policies, target_key, rollout_key = memo
+        first, led = results
+        state = welcome(state, policies, first.fitness, first.descriptors, first.valid)
+        asked = draw_targets(state.archive, target_key)
+        if not actor_rollouts:
+            return store_first(state, (first, asked), (first, led))
+        wanted = Wanted(policies, lead_actor(state), asked)
+        return Pause(state, (first, asked), wanted, rollout_key)
+
+    def store_first(state: State, memo, results) -> State:
+        first, asked = memo
+        _, led = results
+        state = store(state, first, first.descriptors, led, asked)
         return state._replace(
-            archive=archive,
-            evaluations=state.evaluations + jnp.uint32(batch),
-            env_steps=env_steps(offspring, led),
-            rejected=rejected + _count(~led.valid[:actor_lanes]),
+            env_steps=env_steps(first, led),
+            rejected=state.rejected + _count(~led.valid[:actor_lanes]),
         )
 
     # ----------------------------------------------------------------------- step, stage by stage
@@ -370,13 +428,9 @@ def compose(
             actor_loss={learner: loss.actor for learner, loss in losses.items()},
         )
 
-    def roll(state: State, offspring: Offspring, key: Array):
-        """The evaluation stage: offspring and actor; also what the actor was asked for."""
-        target_key, rollout_key = jax.random.split(key)
+    def want(state: State, offspring: Offspring, key: Array) -> Wanted:
         # Drawn before the addition, so that offspring and actor share one batch of rollouts.
-        asked = draw_targets(state.archive, target_key)
-        actor = state.learners[lead].actor if lead is not None else None
-        return *evaluate(offspring.policies, actor, asked, rollout_key), asked
+        return Wanted(offspring.policies, lead_actor(state), draw_targets(state.archive, key))
 
     def settle(state: State, offspring: Offspring, evaluated: Evaluation, led: Evaluation, asked):
         """The addition stage: offspring into the archive, transitions into the replay buffer."""
@@ -389,41 +443,40 @@ def compose(
         )
         return tell(state, offspring, evaluated.fitness, evaluated.descriptors, evaluated.valid)
 
-    def step(state: State, key: Array) -> tuple[State, Metrics]:
-        train_key, vary_key, rollout_key = jax.random.split(key, 3)
+    def advance(state: State, key: Array) -> Pause:
+        """The iteration up to its rollouts."""
+        train_key, vary_key, target_key, rollout_key = jax.random.split(key, 4)
         state, losses = train(state, train_key)
         offspring = vary(state, vary_key)
-        evaluated, led, asked = roll(state, offspring, rollout_key)
+        wanted = want(state, offspring, target_key)
+        return Pause(state, (offspring, wanted.targets, losses), wanted, rollout_key)
+
+    def complete(state: State, memo, results) -> tuple[State, Metrics]:
+        """The iteration after its rollouts."""
+        offspring, asked, losses = memo
+        evaluated, led = results
         state, added = settle(state, offspring, evaluated, led, asked)
         return state, metrics_of(state, added, losses)
 
     # --------------------------------------------------------------------------------- on demand
 
-    def reach(archive: Archive, actor: Array | None, key: Array) -> Reach:
-        conditioned = bool(lead_td3 and lead_td3.actor_conditioned)
+    conditioned = bool(lead_td3 and lead_td3.actor_conditioned)
 
-        def run(policies: Array, targets: Array, key: Array):
-            # The training's own rollout serves both; where it has no actor, a second one asks it.
-            own_key, led_key = jax.random.split(key)
-            asked = targets[jnp.arange(actor_rollouts) % batch]
-            own, led = evaluate(policies, actor, asked, own_key)
-            if conditioned and actor_rollouts != batch:
-                assert lead_td3 is not None
-                assert actor is not None
-                led = lead_alone(lead_td3, actor, targets, led_key)
-            return own, led
+    def revisit(archive: Archive, actor: Array | None, index: Array) -> Wanted:
+        targets = archive.descriptors[index]
+        return Wanted(archive.policies[index], actor, targets[jnp.arange(actor_rollouts) % batch])
 
-        return measure_reach(archive, key, batch, run, conditioned)
-
-    def lead_alone(learner: TD3, actor: Array, targets: Array, key: Array) -> Evaluation:
+    def lead_alone(actor: Array, targets: Array, key: Array) -> Evaluation:
         """The conditioned actor at `batch` targets, without offspring beside it."""
         count = evaluation_shape(batch)
+        assert lead_td3 is not None
+        learner = lead_td3
         asked = normalise(problem, targets[jnp.minimum(jnp.arange(count), batch - 1)])
         evaluation = problem.rollout(
             lambda observation: td3.act(learner, actor, observation, asked),
             jax.random.split(key, count),
         )
-        return _take(evaluation, jnp.arange(batch))
+        return _take(without_transitions(evaluation), jnp.arange(batch))
 
     def ask_first(state: State, key: Array):
         policies = random_policies(key)
@@ -449,48 +502,54 @@ def compose(
         initial_evaluations=batch,
         evaluations_per_iteration=batch,
         evaluation_shape=lanes,
-        init=init,
-        step=step,
-        reach=reach,
+        evaluate=evaluate,
+        starting=(begin, archive_first, *([store_first] if actor_rollouts else [])),
+        stepping=(advance, complete),
+        reach=Revisit(
+            batch,
+            revisit,
+            lead_alone if conditioned and actor_rollouts != batch else None,
+            conditioned,
+        ),
         learner=lead_td3,
         actor=(lambda state: state.learners[lead].actor) if lead is not None else None,
         outside=None
         if learners
         else Outside(blank, Phase(ask_first, tell_first), (Phase(ask, tell_outside),)),
-        stages={"train": train, "vary": vary, "evaluate": roll, "add": settle},
+        stages={"train": train, "vary": vary, "want": want, "evaluate": evaluate, "add": settle},
     )
 
 
-def measure_reach(archive: Archive, key: Array, batch: int, evaluate, conditioned: bool) -> Reach:
-    """Re-evaluate every cell of an archive in batches of the run's own shape."""
-    cells, size = archive.fitness.shape[0], archive.descriptors.shape[1]
-    count = -(-cells // batch)
-    rows = jnp.minimum(jnp.arange(count * batch), cells - 1).reshape(count, batch)
+class Outcome(NamedTuple):
+    """What is left of evaluations when only their results are of interest."""
 
-    def run(inputs):
-        index, k = inputs
-        own, led = evaluate(archive.policies[index], archive.descriptors[index], k)
-        return (own.fitness, own.descriptors, own.valid), (led.fitness, led.descriptors, led.valid)
+    fitness: Array  # [n]
+    descriptors: Array  # [n, D]
+    valid: Array  # [n]
 
-    own, led = jax.lax.map(run, (rows, jax.random.split(key, count)))
+
+def score_reach(archive: Archive, own: Outcome, led: Outcome | None) -> Reach:
+    """The metrics of an archive whose cells [C] were all evaluated again, and of its actor."""
     full = archives.filled(archive)
 
-    def gather(fitness, descriptors, valid):
+    def gather(outcome: Outcome):
         # Empty cells hold no policy, and a diverged rollout reached nothing.
-        result = full & valid.reshape(-1)[:cells]
-        fitness = jnp.where(result, fitness.reshape(-1)[:cells], jnp.nan)
-        return fitness, jnp.where(result[:, None], descriptors.reshape(-1, size)[:cells], jnp.nan)
+        result = full & outcome.valid
+        fitness = jnp.where(result, outcome.fitness, jnp.nan)
+        return fitness, jnp.where(result[:, None], outcome.descriptors, jnp.nan)
 
     def score(fitness, descriptors):
         distance = jnp.sqrt(jnp.sum(jnp.square(descriptors - archive.descriptors), -1))
         count = jnp.maximum(jnp.isfinite(fitness).sum(), 1)
         return jnp.nansum(fitness), jnp.nansum(distance) / count
 
-    none = jnp.full(cells, jnp.nan), jnp.full((cells, size), jnp.nan)
+    none = jnp.full_like(archive.fitness, jnp.nan), jnp.full_like(archive.descriptors, jnp.nan)
     nan = jnp.float32(jnp.nan), jnp.float32(jnp.nan)
-    own = gather(*own)
-    led = gather(*led) if conditioned else none
-    return Reach(*own, *score(*own), *led, *(score(*led) if conditioned else nan))
+    mine = gather(own)
+    if led is None:
+        return Reach(*mine, *score(*mine), *none, *nan)
+    its = gather(led)
+    return Reach(*mine, *score(*mine), *its, *score(*its))
 
 
 # ------------------------------------------------------------------------------------- transitions
@@ -562,6 +621,12 @@ def _batches(layout: Mapping[str, int], rows: Array) -> td3.Batch:
 
 def _count(flags: Array) -> Array:
     return flags.sum().astype(jnp.uint32)
+
+
+def without_transitions(evaluation: Evaluation) -> Evaluation:
+    """Results alone: the steps, which nobody will look at, need not be recorded."""
+    nothing = jax.tree.map(lambda a: a[:0], evaluation.transitions)
+    return evaluation._replace(transitions=nothing)
 
 
 def _take(evaluation: Evaluation, lanes: Array) -> Evaluation:

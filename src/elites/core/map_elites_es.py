@@ -24,9 +24,11 @@ from elites.core.map_elites import (
     Algorithm,
     Metrics,
     Outside,
+    Pause,
     Phase,
-    Reach,
-    measure_reach,
+    Revisit,
+    Wanted,
+    without_transitions,
 )
 from elites.core.networks import MLP
 from elites.core.novelty import Memory
@@ -72,20 +74,28 @@ def build(
 ) -> Algorithm:
     adam = optax.adam(rate)
     repeats = 1 if problem.deterministic else repeats
-    sample_lanes, offspring_lanes = evaluation_shape(samples), evaluation_shape(repeats)
+    offspring_lanes = evaluation_shape(repeats)
 
-    def evaluate(policies: Array, lanes: int, key: Array) -> Evaluation:
-        count = policies.shape[0]
-        rows = policies[jnp.minimum(jnp.arange(lanes), count - 1)]
-        layers = networks.unflatten(policy, rows)
-        evaluation = problem.rollout(
-            lambda observation: networks.apply_each(policy, layers, observation),
-            jax.random.split(key, lanes),
+    def evaluate(wanted: Wanted, key: Array) -> tuple[Evaluation, Evaluation]:
+        count = wanted.policies.shape[0]
+        lanes = evaluation_shape(count)
+        layers = networks.unflatten(
+            policy, wanted.policies[jnp.minimum(jnp.arange(lanes), count - 1)]
         )
-        kept = {
-            f: getattr(evaluation, f)[:count] for f in ("fitness", "descriptors", "valid", "steps")
-        }
-        return Evaluation(**kept, transitions=evaluation.transitions)
+        evaluation = without_transitions(
+            problem.rollout(
+                lambda observation: networks.apply_each(policy, layers, observation),
+                jax.random.split(key, lanes),
+            )
+        )
+        return evaluation, evaluation
+
+    def first(evaluation: Evaluation, count: int) -> tuple[Array, Array, Array]:
+        """Fitness, descriptors and validity, without padding."""
+        return evaluation.fitness[:count], evaluation.descriptors[:count], evaluation.valid[:count]
+
+    def want(policies: Array) -> Wanted:
+        return Wanted(policies, None, jnp.zeros((0, problem.descriptor_size)))
 
     def offspring_mean(fitness: Array, descriptors: Array, valid: Array):
         """One result from the repeated evaluations of an offspring."""
@@ -123,12 +133,19 @@ def build(
     def copies_of_parent(state: State) -> Array:
         return jnp.tile(state.parent, (repeats, 1))
 
-    def init(key: Array) -> State:
+    def parent_in_all_lanes(state: State) -> Wanted:
+        """In the shape in which an archive is evaluated again."""
+        return want(jnp.tile(state.parent, (offspring_lanes, 1)))
+
+    def begin(key: Array) -> Pause:
         blank_key, rollout_key = jax.random.split(key)
         state = blank(blank_key)
-        evaluation = evaluate(copies_of_parent(state), offspring_lanes, rollout_key)
-        state = welcome(state, evaluation.fitness, evaluation.descriptors, evaluation.valid)
-        return state._replace(env_steps=evaluation.steps.sum().astype(jnp.uint32))
+        return Pause(state, (), parent_in_all_lanes(state), rollout_key)
+
+    def archive_first(state: State, memo, results) -> State:
+        own, _ = results
+        state = welcome(state, *first(own, repeats))
+        return state._replace(env_steps=own.steps[:repeats].sum().astype(jnp.uint32))
 
     def exploring(generation: Array) -> Array:
         return (generation // generations) % 2 == _EXPLORE
@@ -205,24 +222,28 @@ def build(
         )
         return state, metrics
 
-    def step(state: State, key: Array) -> tuple[State, Metrics]:
+    def advance(state: State, key: Array) -> Pause:
         ask_key, copies_key, offspring_key = jax.random.split(key, 3)
         proposal = ask(state, ask_key)
-        copies = evaluate(proposal.copies, sample_lanes, copies_key)
-        state = improve(state, proposal, copies.fitness, copies.descriptors, copies.valid)
-        own = evaluate(copies_of_parent(state), offspring_lanes, offspring_key)
-        spent = (copies.steps.sum() + own.steps.sum()).astype(jnp.uint32)
+        return Pause(state, (proposal, offspring_key), want(proposal.copies), copies_key)
+
+    def follow(state: State, memo, results) -> Pause:
+        proposal, offspring_key = memo
+        copies, _ = results
+        state = improve(state, proposal, *first(copies, samples))
+        spent = copies.steps[:samples].sum().astype(jnp.uint32)
         state = state._replace(env_steps=state.env_steps + spent)
-        return conclude(state, own.fitness, own.descriptors, own.valid)
+        return Pause(state, (), parent_in_all_lanes(state), offspring_key)
 
-    def reach(archive: Archive, actor: Array | None, key: Array) -> Reach:
+    def complete(state: State, memo, results) -> tuple[State, Metrics]:
+        own, _ = results
+        spent = own.steps[:repeats].sum().astype(jnp.uint32)
+        state = state._replace(env_steps=state.env_steps + spent)
+        return conclude(state, *first(own, repeats))
+
+    def revisit(archive: Archive, actor: Array | None, index: Array) -> Wanted:
         del actor  # it has none
-
-        def run(policies: Array, targets: Array, key: Array):
-            evaluation = evaluate(policies, offspring_lanes, key)
-            return evaluation, evaluation
-
-        return measure_reach(archive, key, offspring_lanes, run, conditioned=False)
+        return want(archive.policies[index])
 
     return Algorithm(
         name="me_es",
@@ -233,9 +254,10 @@ def build(
         initial_evaluations=repeats,
         evaluations_per_iteration=samples + repeats,
         evaluation_shape=offspring_lanes,
-        init=init,
-        step=step,
-        reach=reach,
+        evaluate=evaluate,
+        starting=(begin, archive_first),
+        stepping=(advance, follow, complete),
+        reach=Revisit(offspring_lanes, revisit, None, conditioned=False),
         outside=Outside(
             blank,
             first=Phase(

@@ -71,6 +71,7 @@ def save(
             "information": dict(information),
             "arrays": {name: write_arrays(temporary / name, part) for name, part in parts.items()},
         }
+        manifest["sha256"] = _manifest_digest(manifest)
         path = temporary / _MANIFEST
         with naming(path), open(path, "w", encoding="utf-8") as file:
             json.dump(manifest, file, indent=1)
@@ -137,6 +138,13 @@ def sweep(directory: Path) -> None:
 def set_aside(path: Path) -> None:
     """Take a damaged checkpoint out of the row without deleting it."""
     path.rename(path.with_name(f"damaged-{path.name}-{os.getpid()}"))
+    if remaining := complete(path.parent):
+        _point_last(path.parent, remaining[-1].name)
+
+
+def _manifest_digest(manifest: Mapping[str, Any]) -> str:
+    body = {name: value for name, value in manifest.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 # ----------------------------------------------------------------------------------------- reading
@@ -222,6 +230,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
     for field, kind in (("iteration", int), ("information", dict), ("arrays", dict)):
         if not isinstance(manifest.get(field), kind):
             raise CheckpointError(f"{file}: damaged: no {field}")
+    if manifest.get("sha256") != _manifest_digest(manifest):
+        raise CheckpointError(f"{file}: damaged: its checksum does not match")
+    if path.name.isdigit() and int(path.name) != manifest["iteration"]:
+        raise CheckpointError(f"{file}: damaged: it is of iteration {manifest['iteration']}")
     for name, entries in manifest["arrays"].items():
         if not isinstance(entries, dict) or not all(map(_is_entry, entries.values())):
             raise CheckpointError(f"{file}: damaged: entries of {name}")
@@ -266,30 +278,40 @@ def np_name(dtype: str) -> str:
         return dtype
 
 
-def read_arrays(path: Path, entries: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays of an .npz, each as the manifest describes it, or an error before allocation."""
+def read_arrays(path: Path, entries: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
+    """The arrays of an .npz, or an error before anything too large is allocated.
+
+    With `entries` of a manifest, each array must be what they say, to the bit.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             members = {info.filename: info for info in archive.infolist()}
-            inside = {name.removesuffix(".npy") for name in members}
-            if inside != set(entries):
-                missing = ", ".join(sorted(set(entries) - inside)) or "nothing"
-                extra = ", ".join(sorted(inside - set(entries))) or "nothing"
+            wanted = {f"{name}.npy" for name in entries} if entries is not None else set(members)
+            if set(members) != wanted or not all(name.endswith(".npy") for name in members):
+                missing = ", ".join(sorted(wanted - set(members))) or "nothing"
+                extra = ", ".join(sorted(set(members) - wanted)) or "nothing"
                 raise CheckpointError(f"{path}: damaged: missing {missing}; extra {extra}")
-            return {
-                name: _read_member(path, archive, members[f"{name}.npy"], name, entry)
-                for name, entry in entries.items()
-            }
+            arrays = {}
+            for member in sorted(wanted):
+                name = member.removesuffix(".npy")
+                entry = entries[name] if entries is not None else None
+                arrays[name] = _read_member(path, archive, members[member], name, entry)
+            return arrays
     except FileNotFoundError:
-        raise CheckpointError(f"{path}: missing") from None
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
-        if isinstance(error, CheckpointError):
-            raise
+        why = "; the run was packed without its training state" if path.name == STATE else ""
+        raise CheckpointError(f"{path}: missing{why}") from None
+    except (
+        zipfile.BadZipFile,
+        EOFError,
+        OSError,
+        NotImplementedError,
+        RuntimeError,
+        ValueError,
+    ) as error:
         raise CheckpointError(f"{path}: damaged: {error}") from None
 
 
 def _read_member(path, archive, info: zipfile.ZipInfo, name: str, entry) -> np.ndarray:
-    shape, dtype = tuple(entry["shape"]), entry["dtype"]
     if info.compress_type != zipfile.ZIP_STORED:
         raise CheckpointError(f"{path}: {name} is compressed; checkpoints are not")
     with archive.open(info) as member:
@@ -300,25 +322,27 @@ def _read_member(path, archive, info: zipfile.ZipInfo, name: str, entry) -> np.n
             have, fortran, kind = np.lib.format.read_array_header_1_0(member)
         except ValueError as error:
             raise CheckpointError(f"{path}: {name}: damaged: {error}") from None
-        if kind.hasobject or fortran or (have, kind.str) != (shape, dtype):
+        if kind.hasobject or fortran:
+            raise CheckpointError(f"{path}: {name} is not a plain array of numbers")
+        if entry is not None and (list(have), kind.str) != (entry["shape"], entry["dtype"]):
             raise CheckpointError(
                 f"{path}: {name} is {np_name(kind.str)}{list(have)}, the manifest says "
-                f"{np_name(dtype)}{list(shape)}"
+                f"{np_name(entry['dtype'])}{entry['shape']}"
             )
-        size = kind.itemsize * int(np.prod(shape, dtype=object))
+        size = kind.itemsize * int(np.prod(have, dtype=object))
         if size != info.file_size - member.tell():
             raise CheckpointError(
                 f"{path}: {name} claims {size:,} bytes and has {info.file_size - member.tell():,}"
             )
         if size > path.stat().st_size:
             raise CheckpointError(f"{path}: {name} claims more bytes than the file has")
-        array = np.empty(shape, kind)
+        array = np.empty(have, kind)
         view = memoryview(_raw(array))
         while len(view):
             count = member.readinto(view)
             if not count:
                 raise CheckpointError(f"{path}: {name}: damaged: it ends early")
             view = view[count:]
-    if digest(array) != entry["sha256"]:
+    if entry is not None and digest(array) != entry["sha256"]:
         raise CheckpointError(f"{path}: {name}: damaged: its checksum does not match")
     return array

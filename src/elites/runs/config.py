@@ -8,6 +8,7 @@ Config.from_json(data, "run/config.json")    # strict: unknown or missing fields
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
@@ -48,12 +49,14 @@ class Config:
     """The numbers of the algorithm."""
 
     def __post_init__(self):
-        for name, least in _LEAST.items():
+        for name, (least, most) in _BOUNDS.items():
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(
                     f"{name} must be a whole number of at least {least}, got {value!r}"
                 )
+            if value > most:
+                raise ValueError(f"{name} must be at most {most}, got {value!r}")
         if not isinstance(self.figures, bool):
             raise ValueError(f"figures must be true or false, got {self.figures!r}")
         if self.device not in get_args(Device):
@@ -90,23 +93,29 @@ class Config:
             raise ValueError(f"{where}: format {version} is not known; formats begin with {FORMAT}")
         values = {name: value for name, value in data.items() if name not in ("format", "hp")}
         _refuse_strangers(where, "", values, cls, absent="hp")
-        hp = data.get("hp")
-        if not isinstance(hp, dict):
+        for name in ("task", "algorithm"):
+            if not isinstance(values[name], str):
+                raise ValueError(f"{where}: '{name}' must be a name")
+        if ":" in values["task"] and not os.path.isabs(values["task"]):
+            # What a run was trained on is code: it must not come along with somebody's files.
+            raise ValueError(f"{where}: the file of task '{values['task']}' has no absolute path")
+        given = data.get("hp")
+        if not isinstance(given, dict):
             raise ValueError(f"{where}: 'hp' must be a table of hyperparameters")
-        _refuse_strangers(where, "hp.", hp, Hyperparameters)
-        hp = {name: tuple(v) if isinstance(v, list) else v for name, v in hp.items()}
+        _refuse_strangers(where, "hp.", given, Hyperparameters)
+        hp: Any = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
         try:
             return cls(**values, hp=Hyperparameters(**hp))
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
 
 
-_LEAST = {
-    "seeds": 1,
-    "first_seed": 0,
-    "evaluations": 1,
-    "checkpoint_every": 1,
-    "reach_every": 0,
+_BOUNDS = {  # from, to
+    "seeds": (1, 10_000),
+    "first_seed": (0, 2**31 - 1),
+    "evaluations": (1, 2**31 - 1),
+    "checkpoint_every": (1, 2**31 - 1),
+    "reach_every": (0, 2**31 - 1),
 }
 
 CHANGEABLE = ("evaluations", "checkpoint_every", "reach_every", "figures", "device")

@@ -96,8 +96,22 @@ def refuse_existing(path: Path) -> None:
             f"{path} holds a run already. Continue it with 'elites resume {path}', or choose "
             "another --output"
         )
-    if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
+    if path.is_dir() and any(not _is_ours(entry.name) for entry in path.iterdir()):
         raise ValueError(f"{path} is not empty and not a run. Choose another --output")
+
+
+def _is_ours(name: str) -> bool:
+    """What a process that died while it started may have left."""
+    return name in (LOCK, "kernels") or (name.startswith(".") and ".writing" in name)
+
+
+def discard(run: RunDirectory) -> None:
+    """Remove what a new run wrote before it was refused; one that has saved anything is kept."""
+    if not run.checkpoints.exists():
+        for name in (CONFIG, RESOLVED, ENVIRONMENT, METRICS, REACH):
+            (run.path / name).unlink(missing_ok=True)
+        for directory in (run.kernels, run.snapshots, run.path / "events"):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 # ------------------------------------------------------------------------------------------ files
@@ -110,18 +124,27 @@ def read_json(path: Path) -> Any:
         raise RunError(f"{path}: damaged: {error}") from None
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a whole file, or leave the old one: never half of it."""
-    temporary = path.with_name(f".{path.name}.writing")
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write to, which becomes `path` if all goes well and vanishes if not."""
+    temporary = path.with_name(f".{path.stem}.writing{path.suffix}")
     try:
-        with naming(temporary), open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            flush(file)
+        with naming(temporary):
+            temporary.unlink(missing_ok=True)
+            yield temporary
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
         sync_directory(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file, or leave the old one: never half of it."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -167,35 +190,34 @@ def locked(path: Path) -> Iterator[str | None]:
 
     made = [p for p in (path, *path.parents) if not p.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    try:
-        with open(path / LOCK, "a+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise RunError(
-                    f"{path} is in use by {file.read().strip() or 'another process'}. Wait for it, "
-                    "or end it"
-                ) from None
+    with open(path / LOCK, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             file.seek(0)
-            stale = file.read().strip() or None
+            raise RunError(
+                f"{path} is in use by {file.read().strip() or 'another process'}. Wait for it, or "
+                "end it"
+            ) from None
+        file.seek(0)
+        stale = file.read().strip() or None
+        file.seek(0)
+        file.truncate()
+        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        file.write(f"process {os.getpid()} on {platform.node()} since {now}\n")
+        file.flush()
+        try:
+            yield stale
+        finally:
+            # Emptied, not removed: a file that vanishes could be locked twice.
             file.seek(0)
             file.truncate()
-            now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-            file.write(f"process {os.getpid()} on {platform.node()} since {now}\n")
             file.flush()
-            try:
-                yield stale
-            finally:
-                # Emptied, not removed: a file that vanishes could be locked twice.
-                file.seek(0)
-                file.truncate()
-    finally:
-        if made and [entry.name for entry in path.iterdir()] == [LOCK]:
-            (path / LOCK).unlink()
-            for directory in made:
-                with contextlib.suppress(OSError):
-                    directory.rmdir()
+            if made and [entry.name for entry in path.iterdir()] == [LOCK]:
+                (path / LOCK).unlink()
+                for directory in made:
+                    with contextlib.suppress(OSError):
+                        directory.rmdir()
 
 
 # ------------------------------------------------------------------------------------ environment

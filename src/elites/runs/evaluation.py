@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,9 @@ METRICS = (
 """Columns and what they are called. The paper's five: the first three and the last two."""
 
 
-def write(run: RunDirectory, results: Any, reach: Any, iteration: int) -> None:
+def write(directory: Path, results: Any, reach: Any, iteration: int) -> None:
     """Write both tables of a run and its re-evaluation (both with seeds first)."""
-    run.evaluation.mkdir(exist_ok=True)
+    directory.mkdir(exist_ok=True)
     rows, cells = [], []
     for i, seed in enumerate(results.seeds):
         archive = results.seed(i).archive
@@ -54,7 +55,7 @@ def write(run: RunDirectory, results: Any, reach: Any, iteration: int) -> None:
         cells += [_cell_row(seed, i, cell, archive, reach) for cell in archive.cells]
     size = results.archives.centroids.shape[-1]
     _write_csv(
-        run.evaluation / "cells.csv",
+        directory / "cells.csv",
         [
             "seed",
             "cell",
@@ -73,7 +74,7 @@ def write(run: RunDirectory, results: Any, reach: Any, iteration: int) -> None:
         cells,
     )
     _write_csv(
-        run.evaluation / "metrics.csv", ["seed", "iteration", *(name for name, _ in METRICS)], rows
+        directory / "metrics.csv", ["seed", "iteration", *(name for name, _ in METRICS)], rows
     )
 
 
@@ -121,9 +122,9 @@ def is_of(run: RunDirectory, iteration: int) -> bool:
     return len(rows) > 0 and bool((rows == iteration).all())
 
 
-def table(run: RunDirectory) -> list[list[str]]:
+def table(directory: Path) -> list[list[str]]:
     """The metrics, a row each: name, median, and the extremes where there are several seeds."""
-    values = read_table(run.evaluation / "metrics.csv")
+    values = read_table(directory / "metrics.csv")
     seeds = len(values["seed"])
     rows = [["", "median" if seeds > 1 else "value", *(["lowest", "highest"] if seeds > 1 else [])]]
     for name, title in METRICS:
@@ -142,7 +143,7 @@ def _number(name: str, value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def markdown(run: RunDirectory) -> list[str]:
-    header, *rows = table(run)
+def markdown(directory: Path) -> list[str]:
+    header, *rows = table(directory)
     line = "|" + "---|" + "---:|" * (len(header) - 1)
     return [f"| {' | '.join(header)} |", line, *(f"| {' | '.join(row)} |" for row in rows)]

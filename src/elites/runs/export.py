@@ -8,7 +8,6 @@ is folded into the weights of the first layer. Every file is read back and compa
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.core import networks
-from elites.runs.directory import RunError, naming
+from elites.runs.directory import RunError, replacing
 from elites.training import Actor, Elite, Run
 
 TOLERANCE = 1e-5
-FORMATS = (".onnx", ".safetensors")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,15 +108,9 @@ def export(policy: Elite | Actor, path: Path, information: dict[str, Any]) -> fl
     network = network_of(policy, information)
     write = {".onnx": _write_onnx, ".safetensors": _write_safetensors}[path.suffix]
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.writing{path.suffix}")
-    try:
-        with naming(temporary):
-            write(network, temporary)
-        error = check(policy, network, temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return error
+    with replacing(path) as temporary:
+        write(network, temporary)
+        return check(policy, network, temporary)
 
 
 def check(policy: Elite | Actor, network: Network, path: Path) -> float:
@@ -143,15 +135,6 @@ def check(policy: Elite | Actor, network: Network, path: Path) -> float:
     if not error <= TOLERANCE:
         raise RunError(f"{path.name}: the exported policy differs from JAX by {error:.2g}")
     return error
-
-
-def check_available(suffix: str) -> None:
-    """Refuse early what the format needs and is not installed."""
-    for package in {".onnx": ("onnx", "onnxruntime"), ".safetensors": ("safetensors",)}[suffix]:
-        if importlib.util.find_spec(package) is None:
-            raise ValueError(
-                f"exporting {suffix} needs the package {package}: pip install 'elites[export]'"
-            )
 
 
 # ------------------------------------------------------------------------------------ safetensors

@@ -25,8 +25,9 @@ from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
+from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs import logs
+from elites.runs import evaluation, logs
 from elites.runs.directory import METRICS, RESOLVED, RunDirectory, RunError
 from elites.runs.voronoi import polygons
 
@@ -57,9 +58,11 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
             seeds = list(run.config().seed_numbers)
             index = best_seed(snapshot) if seed is None else _index(seeds, seed)
             drawn.append(_save(_archive_figure(facts, snapshot, index, seeds), run, "archive"))
-            cells = run.evaluation / "cells.csv"
-            if facts["actor_conditioned"] and cells.exists():
-                figure = _reach_figure(facts, snapshot, logs.read_table(cells), seeds[index])
+            # An evaluation of another iteration would be of another archive.
+            current = evaluation.is_of(run, int(snapshot["iteration"]))
+            if facts["actor_conditioned"] and current:
+                cells = logs.read_table(run.evaluation / "cells.csv")
+                figure = _reach_figure(facts, snapshot, cells, seeds[index])
                 drawn.append(_save(figure, run, "reach"))
         table = logs.by_seed(logs.read_table(run / METRICS)) if (run / METRICS).exists() else {}
         if len(table.get("iteration", ())):
@@ -104,11 +107,11 @@ def newest_snapshot(run: RunDirectory) -> dict[str, np.ndarray] | None:
 
 
 def read_snapshot(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return {**arrays, "iteration": np.array(int(path.stem))}
-    except (OSError, ValueError, EOFError) as error:
-        raise RunError(f"{path}: damaged: {error}") from None
+    arrays = checkpoints.read_arrays(path)
+    missing = {"fitness", "descriptors", "origin", "centroids"} - set(arrays)
+    if missing:
+        raise RunError(f"{path}: damaged: missing {', '.join(sorted(missing))}")
+    return {**arrays, "iteration": np.array(int(path.stem))}
 
 
 def best_seed(snapshot: Mapping[str, np.ndarray]) -> int:
@@ -125,8 +128,9 @@ def _index(seeds: Sequence[int], seed: int) -> int:
 def _save(figure, where: RunDirectory | Path, name: str) -> Path:
     directory = where.figures if isinstance(where, RunDirectory) else where
     path = directory / f"{name}.png"
-    figure.savefig(path)
-    figure.savefig(path.with_suffix(".pdf"))
+    for target in (path, path.with_suffix(".pdf")):
+        with directories.replacing(target) as temporary:
+            figure.savefig(temporary)
     plt.close(figure)
     return path
 
@@ -298,7 +302,7 @@ def band(axes, x: np.ndarray, values: np.ndarray, colour: str, style: Any) -> No
 
 
 def _thousands(value: float, _position: int) -> str:
-    if value and abs(value) >= 1e5:
+    if abs(value) >= 1e4:
         return f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k"
     return f"{value:g}"
 

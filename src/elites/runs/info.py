@@ -32,7 +32,10 @@ def describe(run: RunDirectory) -> str:
     changed = _changed(config)
     lines += _rows(**{"not the paper's": ", ".join(changed) or "nothing"})
     if (run.evaluation / "metrics.csv").exists():
-        lines += ["", *(f"  {row[0]:<34}{row[1]:>12}" for row in evaluation.table(run)[1:])]
+        lines += [
+            "",
+            *(f"  {row[0]:<34}{row[1]:>12}" for row in evaluation.table(run.evaluation)[1:]),
+        ]
     return "\n".join(lines)
 
 

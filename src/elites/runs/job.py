@@ -105,20 +105,26 @@ def is_weight(name: str) -> bool:
     return name.startswith("archive.") or (name.startswith("learners.") and name.endswith(".actor"))
 
 
-def prepare(config: Config, run: RunDirectory) -> Job:
-    """Everything that can be refused before anything is compiled."""
-    choose_device(config.device)
+def build(config: Config, run: RunDirectory) -> Job:
+    """What a configuration asks for, on whatever device JAX has."""
     task = tasks.make(config.task)
     algorithm = training.build(task, config.algorithm, **vars(config.hp))
     total = training.iterations_for(algorithm, config.evaluations)
-    batched = training.over_seeds(algorithm, config.seeds, run.kernels)
-    shapes = jax.eval_shape(batched.init, training.seed_keys(config.seed_numbers))
+    batched = training.Batched(algorithm, config.seeds, run.kernels)
+    shapes = jax.eval_shape(jax.vmap(algorithm.init), training.seed_keys(config.seed_numbers))
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(shapes)]
     names = tuple(jax.tree_util.keystr(path, simple=True, separator=".") for path in paths)
-    job = Job(task, algorithm, batched, total, shapes, names)
+    return Job(task, algorithm, batched, total, shapes, names)
+
+
+def prepare(config: Config, run: RunDirectory) -> Job:
+    """The same for training: on the device asked for, if that has room for it."""
+    choose_device(config.device)
+    job = build(config, run)
+    task, lanes = job.task, job.algorithm.evaluation_shape
     # What a rollout records, twice: as it is recorded, and as it is stored.
     width = 2 * task.observation_size + task.action_size + 3 * task.descriptor_size + 5
-    recorded = 2 * 4 * width * task.episode_length * algorithm.evaluation_shape * config.seeds
+    recorded = 2 * 4 * width * task.episode_length * lanes * config.seeds
     refuse_too_much(job.state_size + recorded, config)
     return job
 
@@ -168,7 +174,11 @@ def _container_memory() -> Iterator[int]:
     group = Path("/sys/fs/cgroup")
     with contextlib.suppress(OSError, ValueError):
         limit = int((group / "memory.max").read_text())
-        yield limit - int((group / "memory.current").read_text())
+        used = int((group / "memory.current").read_text())
+        for line in (group / "memory.stat").read_text().splitlines():
+            if line.startswith("inactive_file "):
+                used -= int(line.split()[1])  # a cache of files that makes room when asked
+        yield max(limit - used, 0)
 
 
 _LOWER = "--seeds, --hp.replay-size, --hp.batch-size or --hp.cells"
@@ -185,16 +195,6 @@ def refuse_too_much(needed: int, config: Config) -> None:
             f"this run needs about {amount(needed)} on {devices[0].platform}, which has "
             f"{amount(available)} free. Lower {_LOWER}"
         )
-
-
-def compiled_size(compiled) -> int:
-    """Bytes that a compiled step holds while it runs; 0 where the back end does not tell."""
-    analysis = compiled.memory_analysis()
-    fields = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
-    if analysis is None:
-        return 0
-    total = sum(getattr(analysis, field, 0) for field in fields)
-    return total - getattr(analysis, "alias_size_in_bytes", 0)
 
 
 @contextlib.contextmanager

@@ -58,7 +58,8 @@ class Table:
             flush(self._file)
 
     def close(self) -> None:
-        self._file.close()
+        with naming(self.path):
+            self._file.close()
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -155,7 +156,8 @@ class Events:
             flush(self._file)
 
     def close(self) -> None:
-        self._file.close()
+        with naming(self.path):
+            self._file.close()
 
 
 def _varint(value: int) -> bytes:

@@ -24,8 +24,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self._clear()
-        print(text, file=self.stream, flush=True)
+        self._write(f"{self._clearing()}{text}\n")
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
@@ -71,18 +70,23 @@ class Progress:
     def close(self) -> None:
         """Leave the last state of the bar where it is."""
         if self._open:
-            print(file=self.stream, flush=True)
+            self._write("\n")
             self._open = False
 
     def _show(self, text: str) -> None:
         width = shutil.get_terminal_size().columns - 1
-        print(f"\r\x1b[K{text[:width]}", end="", file=self.stream, flush=True)
+        self._write(f"\r\x1b[K{text[:width]}")
         self._open = True
 
-    def _clear(self) -> None:
-        if self._open:
-            print("\r\x1b[K", end="", file=self.stream)
-            self._open = False
+    def _clearing(self) -> str:
+        was_open, self._open = self._open, False
+        return "\r\x1b[K" if was_open else ""
+
+    def _write(self, text: str) -> None:
+        # Training goes on when nobody reads any more: a closed terminal, a pipe into `head`.
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.write(text)
+            self.stream.flush()
 
 
 def _bar(share: float, width: int = 20) -> str:

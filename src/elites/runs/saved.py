@@ -32,7 +32,7 @@ def load(path: Path | str, iteration: int | None = None) -> Run:
 def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Run, int]:
     """A run and the iteration it was loaded at."""
     config = run.config().check()
-    job = jobs.prepare(config, run)
+    job = jobs.build(config, run)
     expected = {name: what for name, what in job.expected.items() if jobs.is_weight(name)}
 
     def read(place: Path) -> Checkpoint:

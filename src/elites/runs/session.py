@@ -59,10 +59,7 @@ def _continue(path: Path, wanted: Callable[[Config], Config]) -> Outcome:
     with directories.locked(path) as stale:
         if stale:
             print(f"elites: recovered the lock left by {stale}", file=sys.stderr)
-        run = RunDirectory(path)
-        if config != saved:
-            directories.write_json(run / directories.CONFIG, config.to_json())
-        return _train(run, config, fresh=False)
+        return _train(RunDirectory(path), config, fresh=False)
 
 
 def _train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:

@@ -6,6 +6,7 @@ directory of the zip declares are refused before anything is put in place.
 
 from __future__ import annotations
 
+import re
 import shutil
 import stat
 import zipfile
@@ -13,8 +14,15 @@ from pathlib import Path, PurePosixPath
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs.directory import LOCK, RunDirectory, RunError, naming
+from elites.runs.directory import RunDirectory, RunError, naming
 
+# What a run consists of. Nothing else travels: least of all code.
+_LAYOUT = re.compile(
+    r"(config|resolved|environment)\.json|(metrics|reach)\.csv|summary\.md"
+    r"|events/seed_\d+/events\.out\.tfevents\.[\d.]+"
+    r"|checkpoints/\d{9}/(weights\.npz|state\.npz|manifest\.json)|snapshots/\d{9}\.npz"
+    r"|evaluation(_\d{9})?/(metrics|cells)\.csv|figures/[a-z_]+\.(png|pdf)|kernels/[\w.-]+"
+)
 _MOST = 10**12  # bytes that an unpacked run may have
 
 
@@ -23,21 +31,16 @@ def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
     if output.exists():
         raise ValueError(f"{output} exists already. Choose another --output")
     # A run that is being written has files that change under the reader.
-    with directories.locked(run.path):
-        temporary = output.with_name(f".{output.name}.writing")
-        try:
-            with naming(temporary), zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file:
-                for path in sorted(run.path.rglob("*")):
-                    inside = path.relative_to(run.path)
-                    hidden = any(part.startswith(".") for part in inside.parts)
-                    if path.is_symlink() or not path.is_file() or hidden or inside.name == LOCK:
-                        continue
-                    if path.name == checkpoints.STATE and not training_state:
-                        continue
-                    file.write(path, inside.as_posix())
-            temporary.replace(output)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with (
+        directories.locked(run.path),
+        directories.replacing(output) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file,
+    ):
+        for path in sorted(run.path.rglob("*")):
+            inside = path.relative_to(run.path).as_posix()
+            left_out = path.name == checkpoints.STATE and not training_state
+            if _LAYOUT.fullmatch(inside) and path.is_file() and not left_out:
+                file.write(path, inside)
     return output.stat().st_size
 
 
@@ -67,8 +70,8 @@ def unpack(source: Path, output: Path) -> RunDirectory:
         if output.exists():
             output.rmdir()
         temporary.rename(output)
-    except zipfile.BadZipFile as error:
-        raise RunError(f"{source}: not a zip file, or a damaged one: {error}") from None
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise RunError(f"{source}: not a zip file that can be read: {error}") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return RunDirectory(output)
@@ -84,6 +87,8 @@ def _refuse_unsafe(source: Path, members: list[zipfile.ZipInfo]) -> None:
             raise RunError(f"{source}: refused, '{name}' would be written outside of the run")
         if kind not in (0, stat.S_IFREG):
             raise RunError(f"{source}: refused, '{name}' is a link or a device, not a plain file")
+        if not _LAYOUT.fullmatch(name):
+            raise RunError(f"{source}: refused, '{name}' is no file of a run")
         if name in seen:
             raise RunError(f"{source}: refused, it holds '{name}' twice")
         seen.add(name)

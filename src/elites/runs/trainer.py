@@ -12,6 +12,7 @@ and a run that is resumed comes to the same bits.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import signal
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from elites.runs import checkpoint as checkpoints
@@ -36,16 +38,20 @@ from elites.runs.directory import ENVIRONMENT, METRICS, REACH, RunDirectory, Run
 from elites.runs.job import (
     Job,
     amount,
-    compiled_size,
     memory_errors_explained,
     prepare,
     refuse_too_much,
     warn,
 )
-from elites.runs.logs import Events, Table
+from elites.runs.logs import Events, Table, read_table
 from elites.runs.progress import Progress, duration
 from elites.runs.session import Outcome
 from elites.training import iteration_keys, named, seed_keys
+
+
+class RefusedError(Exception):
+    """A request that turned out to be too much once it was compiled."""
+
 
 REACH_COLUMNS = ("qd_score", "descriptor_error", "actor_qd_score", "actor_descriptor_error")
 
@@ -57,17 +63,55 @@ def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
     """Train in a directory that this process holds, from its newest checkpoint unless `fresh`."""
     with memory_errors_explained(config):
         job = prepare(config, run)
-        if fresh:
-            directories.write_json(run / directories.CONFIG, config.to_json())
-            directories.write_json(run / directories.RESOLVED, job.facts())
-        _report_environment(run)
-        checkpoints.sweep(run.checkpoints)
-        last = None if fresh else _newest(run, config, job)
-        if last and last.iteration >= job.total and evaluation.is_of(run, last.iteration):
-            seconds = last.information["seconds"]
+        last = None
+        if not fresh:
+            _refuse_changed_task(run, job)
+            last = _newest(run, config, job)
+        if last and last.iteration >= job.total and _is_finished(run, last.iteration):
+            seconds = last.information.get("seconds", 0.0)
             return Outcome(last.iteration, job.total, seconds, interrupted=False, already=True)
-        with _Signals() as signals:
-            return _loop(run, config, job, last, signals)
+        _write_what_it_is(run, config, job)
+        try:
+            with _Signals() as signals:
+                return _loop(run, config, job, last, signals)
+        except RefusedError as error:
+            if fresh:
+                directories.discard(run)
+            raise ValueError(str(error)) from None
+        except ValueError as error:  # not of the user's request: of a task, or of a bug
+            raise RunError(f"training failed: {error} (ELITES_DEBUG=1 shows where)") from error
+
+
+def _write_what_it_is(run: RunDirectory, config: Config, job: Job) -> None:
+    directories.write_json(run / directories.CONFIG, config.to_json())
+    directories.write_json(run / directories.RESOLVED, job.facts())
+    _report_environment(run)
+    # A summary says that a run is finished; it is about not to be.
+    (run / directories.SUMMARY).unlink(missing_ok=True)
+    checkpoints.sweep(run.checkpoints)
+    for left in run.snapshots.glob(".*"):
+        left.unlink()
+
+
+def _is_finished(run: RunDirectory, iteration: int) -> bool:
+    return evaluation.is_of(run, iteration) and (run / directories.SUMMARY).exists()
+
+
+def _refuse_changed_task(run: RunDirectory, job: Job) -> None:
+    """The file of one's own task may have changed since the run began."""
+    path = run / directories.RESOLVED
+    if not path.exists():
+        return
+    before, now = directories.read_json(path), json.loads(json.dumps(job.facts()))
+    differing = [
+        f"{name} was {before.get(name)}, is {value}"
+        for name, value in now.items()
+        if name != "iterations" and before.get(name) != value
+    ]
+    if differing:
+        raise ValueError(
+            f"{run.path} was begun with another task or version: {'; '.join(differing)}"
+        )
 
 
 def _loop(
@@ -77,20 +121,25 @@ def _loop(
     progress = Progress(job.total, iteration)
     progress.say(_opening(run, config, job, iteration))
     keys = seed_keys(config.seed_numbers)
-    with progress.compiling():
-        step = job.batched.step.lower(job.shapes, keys).compile()
-        refuse_too_much(compiled_size(step), config)
-        init = None if last else job.batched.init.lower(keys).compile()
-    placement = step.input_shardings[0][0]
+    try:
+        with progress.compiling():
+            needed = job.batched.compile(job.shapes, keys)
+            try:
+                refuse_too_much(needed, config)
+            except ValueError as error:
+                raise RefusedError(str(error)) from None
+            if last:
+                state = jax.tree.map(jnp.asarray, job.tree(last.arrays))
+            else:
+                state = jax.block_until_ready(job.batched.init(iteration_keys(keys, 0)))
+    finally:
+        progress.close()
     if last:
-        state = jax.device_put(job.tree(last.arrays), placement)
         last.arrays.clear()  # the replay buffer need not be held twice
     else:
-        assert init is not None
-        state = jax.device_put(init(iteration_keys(keys, 0)), placement)
         write_snapshot(run, 0, job.parts(job.arrays(state))[WEIGHTS])
 
-    before = last.information["seconds"] if last else 0.0
+    before = last.information.get("seconds", 0.0) if last else 0.0
     begun = time.perf_counter()
     logs = _Logs(run, config, job, through=iteration if last else None)
     saver = _Saver(run)
@@ -123,29 +172,31 @@ def _loop(
 
     try:
         while iteration < job.total and not signals.received:
-            state, metrics = step(state, iteration_keys(keys, iteration + 1))
+            state, metrics = job.batched.step(state, iteration_keys(keys, iteration + 1))
             settle()  # the one before: its numbers are written while this one computes
             saver.check()
             iteration += 1
             pending = (iteration, metrics)
-            if iteration % config.checkpoint_every == 0:
-                save()
             if config.reach_every and iteration % config.reach_every == 0:
                 settle()
                 logs.reach(iteration, job.reach(state, keys), seconds())
+            if iteration % config.checkpoint_every == 0:
+                save()
         save()
         saver.wait()
         progress.close()
         outcome = Outcome(iteration, job.total, seconds(), interrupted=iteration < job.total)
         if not outcome.interrupted:
             _finish(run, config, job, state, keys, logs, outcome, progress)
+        logs.close()
         return outcome
     except BaseException:
         progress.close()
+        with contextlib.suppress(OSError):  # what is already being raised says more
+            logs.close()
         raise
     finally:
         saver.close()
-        logs.close()
 
 
 def _not_finite(number: int, metrics: Mapping[str, np.ndarray], config: Config) -> str | None:
@@ -184,8 +235,9 @@ class _Saver:
         self._writing = self._pool.submit(self._write, iteration, parts, information)
 
     def _write(self, iteration: int, parts: Mapping[str, checkpoints.Arrays], information) -> None:
-        checkpoints.save(self._run.checkpoints, iteration, parts, information)
+        # The snapshot first: where a checkpoint is, there is one.
         write_snapshot(self._run, iteration, parts[WEIGHTS])
+        checkpoints.save(self._run.checkpoints, iteration, parts, information)
 
     def check(self) -> None:
         """Raise what went wrong, without waiting."""
@@ -213,13 +265,13 @@ def _opening(run: RunDirectory, config: Config, job: Job, iteration: int) -> str
 
 
 def _finish(run, config, job: Job, state, keys, logs: _Logs, outcome: Outcome, progress) -> None:
-    progress.say("re-evaluating archive and actor")
+    who = "archive and actor" if job.algorithm.reach.conditioned else "the archive"
+    progress.say(f"re-evaluating {who}")
     reach = job.reach(state, keys)
-    if not config.reach_every or outcome.iteration % config.reach_every:
-        logs.reach(outcome.iteration, reach, outcome.seconds)
+    logs.reach(outcome.iteration, reach, outcome.seconds)
     logs.sync()
     loaded = saved.of_state(config, job.algorithm, state)
-    evaluation.write(run, loaded, reach, outcome.iteration)
+    evaluation.write(run.evaluation, loaded, reach, outcome.iteration)
     if config.figures:
         from elites.runs import figures
 
@@ -233,7 +285,10 @@ def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
 
     def read(path: Path) -> Checkpoint:
         manifest = checkpoints.read_manifest(path)
-        made_by = Config.from_json(manifest["information"].get("config"), str(path))
+        try:
+            made_by = Config.from_json(manifest["information"].get("config"), str(path))
+        except ValueError as error:
+            raise checkpoints.CheckpointError(f"{path}: damaged: {error}") from None
         differing = configs.differences(made_by, config)
         if differing:
             raise checkpoints.UnsuitableError(
@@ -253,8 +308,11 @@ def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
 # ----------------------------------------------------------------------------------------- signals
 
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class _Signals:
-    """Ctrl-C and SIGTERM: the first asks the loop to stop, the second ends the process at once.
+    """Ctrl-C, SIGTERM, a closed terminal: the first ends the loop, the second the process.
 
     The operating system tells a thread of ours through a pipe, because Python's own handlers wait
     for the main thread, which may be inside the compiler for long.
@@ -270,7 +328,7 @@ class _Signals:
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _STOPPING:
             self._old[number] = signal.signal(number, lambda number, frame: None)
         threading.Thread(target=self._listen, args=(self._read,), daemon=True).start()
         return self
@@ -278,13 +336,13 @@ class _Signals:
     def _listen(self, pipe: int) -> None:
         while data := os.read(pipe, 1):
             number = signal.Signals(data[0])
-            if number not in (signal.SIGINT, signal.SIGTERM):
+            if number not in _STOPPING:
                 continue
             if self.received is not None:
-                os.write(2, b"\nelites: left at once; what was saved before is intact\n")
+                _tell(b"\nelites: left at once; what was saved before is intact\n")
                 os._exit(128 + number)
             self.received = number
-            os.write(2, b"\nelites: stopping after this iteration; once more to leave at once\n")
+            _tell(b"\nelites: stopping after this iteration; once more to leave at once\n")
         os.close(pipe)
 
     def __exit__(self, *_) -> None:
@@ -293,6 +351,11 @@ class _Signals:
                 signal.signal(number, handler)
             signal.set_wakeup_fd(self._wakeup)
             os.close(self._write)
+
+
+def _tell(message: bytes) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, message)
 
 
 # -------------------------------------------------------------------------------------------- logs
@@ -308,6 +371,7 @@ class _Logs:
         self._reach = Table(
             run / REACH, ("iteration", "seed", "evaluations", *REACH_COLUMNS, "seconds"), through
         )
+        self._reached = set(read_table(run / REACH)["iteration"].astype(int))
         self._events = [
             Events(run.path / "events" / f"seed_{seed}", through or 0)
             for seed in config.seed_numbers
@@ -331,6 +395,9 @@ class _Logs:
         )
 
     def reach(self, number: int, reach, seconds: float) -> None:
+        if number in self._reached:
+            return
+        self._reached.add(number)
         config, algorithm = self._config, self._job.algorithm
         spent = algorithm.initial_evaluations + number * algorithm.evaluations_per_iteration
         rows = []
@@ -364,15 +431,8 @@ def write_snapshot(run: RunDirectory, iteration: int, weights: checkpoints.Array
         "born": weights["archive.born"],
         "centroids": weights["archive.centroids"][0],
     }
-    final = run.snapshots / f"{iteration:09d}.npz"
-    temporary = run.snapshots / f".{final.name}.writing"
-    try:
-        temporary.unlink(missing_ok=True)
+    with directories.replacing(run.snapshots / f"{iteration:09d}.npz") as temporary:
         checkpoints.write_arrays(temporary, arrays)
-        os.replace(temporary, final)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _report_environment(run: RunDirectory) -> None:
@@ -398,7 +458,7 @@ def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome)
         f"{duration(outcome.seconds)}. Policies: {layers}, {algorithm.policy.size:,} parameters; "
         f"archive: {config.hp.cells} cells.",
         "",
-        *evaluation.markdown(run),
+        *evaluation.markdown(run.evaluation),
         "",
         "Medians over seeds where there are several; `evaluation/metrics.csv` has each, "
         "`evaluation/cells.csv` every cell.",

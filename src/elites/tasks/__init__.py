@@ -80,7 +80,10 @@ def _from_file(name: str) -> Task:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
     factory = getattr(module, function, None)
     task = factory() if callable(factory) else factory
     if not isinstance(task, Task):
