@@ -76,7 +76,10 @@ def times(algorithm, seeds: int, repeat: int) -> dict[str, Any]:
 
     seconds: dict[str, float] = {}
     if algorithm.stages:
-        stages = {name: jax.jit(jax.vmap(stage)) for name, stage in algorithm.stages.items()}
+        stages = {
+            name: batched.over_seeds(stage, side_by_side=name == "train")
+            for name, stage in algorithm.stages.items()
+        }
         if algorithm.learner is not None:
             seconds["train"], _ = clock(lambda: stages["train"](state, keys), repeat)
         seconds["vary"], offspring = clock(lambda: stages["vary"](state, keys), repeat)

@@ -94,15 +94,25 @@ class Batched:
             self._options["xla_gpu_per_fusion_autotune_cache_dir"] = str(self._kernels)
         # The state a part is given is used up: the replay buffer is changed in place.
         self._starting = [
-            self._batched(part, donate=i > 0) for i, part in enumerate(algorithm.starting)
+            self.over_seeds(part, donate=i > 0) for i, part in enumerate(algorithm.starting)
         ]
-        self._stepping = [self._batched(part, donate=True) for part in algorithm.stepping]
-        self._evaluate = self._batched(algorithm.evaluate)
-        self._ask = self._batched(algorithm.reach.ask)
-        self._lead = self._batched(algorithm.reach.lead) if algorithm.reach.lead else None
-        self._score = self._batched(score_reach)
+        self._stepping = [
+            self.over_seeds(part, donate=True, side_by_side=part is algorithm.practise)
+            for part in algorithm.stepping
+        ]
+        self._evaluate = self.over_seeds(algorithm.evaluate)
+        self._ask = self.over_seeds(algorithm.reach.ask)
+        self._lead = self.over_seeds(algorithm.reach.lead) if algorithm.reach.lead else None
+        self._score = self.over_seeds(score_reach)
 
-    def _batched(self, function: Callable, donate: bool = False) -> jax.stages.Wrapped:
+    def over_seeds(
+        self, function: Callable, donate: bool = False, side_by_side: bool = False
+    ) -> jax.stages.Wrapped:
+        """A function of one seed, compiled for all of them.
+
+        With `donate` its first argument is used up. With `side_by_side`, on a GPU, kernels that do
+        not wait for each other run at the same time: it gains where they are small.
+        """
         mapped = jax.vmap(function)
         if self._spread > 1:
             mesh = Mesh(np.array(jax.local_devices()), ("seed",))
@@ -111,7 +121,8 @@ class Batched:
                 mapped, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
             )
         donated = (0,) if donate else ()
-        return jax.jit(mapped, donate_argnums=donated, compiler_options=self._options or None)
+        options = self._options | (_side_by_side() if side_by_side else {})
+        return jax.jit(mapped, donate_argnums=donated, compiler_options=options or None)
 
     def _make_room(self) -> None:
         if self._kernels is not None:
@@ -157,10 +168,26 @@ class Batched:
             largest = max(largest, _compiled_size(lowered.compile()))
             if i < len(self._stepping) - 1:
                 pause = _shapes(lowered.out_info)
-                rollouts = self._evaluate.lower(pause.wanted, pause.key)
-                largest = max(largest, held + _compiled_size(rollouts.compile()))
-                arguments = (pause.state, pause.memo, _shapes(rollouts.out_info))
+                results = None
+                if pause.wanted is not None:
+                    rollouts = self._evaluate.lower(pause.wanted, pause.key)
+                    largest = max(largest, held + _compiled_size(rollouts.compile()))
+                    results = _shapes(rollouts.out_info)
+                arguments = (pause.state, pause.memo, results)
         return largest
+
+
+@functools.cache
+def _side_by_side() -> dict[str, Any]:
+    """What tells the compiler for GPUs to run kernels at the same time, if it can be told."""
+    options = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+    if jax.default_backend() != "gpu":
+        return {}
+    try:
+        jax.jit(lambda: jnp.zeros(()), compiler_options=options).lower().compile()
+    except jax.errors.JaxRuntimeError:  # a compiler that does not know it
+        return {}
+    return options
 
 
 def _outcome(evaluation: Any) -> Outcome:

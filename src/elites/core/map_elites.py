@@ -107,12 +107,13 @@ class Wanted(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A computation that waits for rollouts."""
+    """A computation that waits for rollouts, or is cut in two for the compiler's sake."""
 
     state: Any
     memo: Any
     """What else the next part needs."""
-    wanted: Wanted
+    wanted: Wanted | None
+    """None where there is nothing to wait for."""
     key: Array
 
 
@@ -128,7 +129,8 @@ def run_parts(parts: Parts, evaluate: Callable[[Wanted, Array], Any], *arguments
     """
     pause = parts[0](*arguments)
     for part in parts[1:]:
-        pause = part(pause.state, pause.memo, evaluate(pause.wanted, pause.key))
+        results = None if pause.wanted is None else evaluate(pause.wanted, pause.key)
+        pause = part(pause.state, pause.memo, results)
     return pause
 
 
@@ -192,6 +194,8 @@ class Algorithm:
     """`step`, in parts"""
     reach: Revisit
     """How to evaluate an archive again."""
+    practise: Callable[..., Pause] | None = None
+    """The part of `stepping` that trains learners, if any: thousands of small kernels."""
     learner: TD3 | None = None
     """The learner whose actor is worth keeping."""
     actor: Callable[[Any], Array] | None = None
@@ -443,13 +447,22 @@ def compose(
         )
         return tell(state, offspring, evaluated.fitness, evaluated.descriptors, evaluated.valid)
 
-    def advance(state: State, key: Array) -> Pause:
-        """The iteration up to its rollouts."""
+    def practise(state: State, key: Array) -> Pause:
+        """The iteration's training. A part of its own: it is compiled with other options."""
         train_key, vary_key, target_key, rollout_key = jax.random.split(key, 4)
         state, losses = train(state, train_key)
+        return Pause(state, (losses, vary_key, target_key, rollout_key), None, rollout_key)
+
+    def advance(state: State, memo, _) -> Pause:
+        """From there to its rollouts."""
+        losses, vary_key, target_key, rollout_key = memo
         offspring = vary(state, vary_key)
         wanted = want(state, offspring, target_key)
         return Pause(state, (offspring, wanted.targets, losses), wanted, rollout_key)
+
+    def advance_at_once(state: State, key: Array) -> Pause:
+        """Both, where there is nobody to train."""
+        return advance(*practise(state, key)[:2], None)
 
     def complete(state: State, memo, results) -> tuple[State, Metrics]:
         """The iteration after its rollouts."""
@@ -504,7 +517,8 @@ def compose(
         evaluation_shape=lanes,
         evaluate=evaluate,
         starting=(begin, archive_first, *([store_first] if actor_rollouts else [])),
-        stepping=(advance, complete),
+        stepping=(practise, advance, complete) if learners else (advance_at_once, complete),
+        practise=practise if learners else None,
         reach=Revisit(
             batch,
             revisit,

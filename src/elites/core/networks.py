@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -90,11 +90,11 @@ def _forward(network: MLP, layers: Layers, x: Array, product) -> Array:
 
 
 def descend(
-    parameters: Array, gradient: Array, moments: optax.OptState, rate: float
-) -> tuple[Array, optax.OptState]:
-    """One step of Adam down the gradient, on flat parameters [..., P]."""
+    parameters: Any, gradient: Any, moments: optax.OptState, rate: float
+) -> tuple[Any, optax.OptState]:
+    """One step of Adam down the gradient, on flat parameters or on layers."""
     update, moments = optax.adam(rate).update(gradient, moments)
-    return parameters + jnp.asarray(update), moments
+    return optax.apply_updates(parameters, update), moments
 
 
 def flatten(layers: Layers) -> Array:

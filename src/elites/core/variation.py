@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from elites.core import networks, td3
-from elites.core.networks import MLP
+from elites.core.networks import MLP, Layers
 from elites.core.td3 import TD3
 
 Array = jax.Array
@@ -38,21 +38,27 @@ def policy_gradient(
 
     All parents see the same minibatches of `observations` [steps, N, O].
     """
+    products = jnp.float16 if jax.default_backend() == "gpu" else jnp.float32
 
-    def loss(parameters: Array, target: Array, observation: Array) -> Array:
-        layers = networks.unflatten(policy, parameters)
-        action = networks.apply(policy, layers, observation)
-        target = jnp.broadcast_to(target, (observation.shape[0], target.shape[0]))
-        return -jnp.mean(td3.value(learner, critic, observation, action, target))
+    def gradient(layers: Layers, observation: Array) -> Layers:
+        seen = jnp.broadcast_to(observation, (len(parents), *observation.shape))
+
+        def act(layers: Layers) -> Array:
+            return networks.apply(policy, [(k, b[:, None]) for k, b in layers], seen)
+
+        action, back = jax.vjp(act, layers)
+        climb = td3.action_gradients(learner, critic, observation, action, targets, products)
+        return back(-climb / observation.shape[0])[0]  # of minus the mean value, for each policy
 
     def step(carry, observation: Array):
-        policies, moments = carry
-        gradient = jax.vmap(jax.grad(loss), in_axes=(0, 0, None))(policies, targets, observation)
-        return networks.descend(policies, gradient, moments, rate), None
+        layers, moments = carry
+        return networks.descend(layers, gradient(layers, observation), moments, rate), None
 
-    start = (parents, optax.adam(rate).init(parents))  # no parent inherits another's momentum
-    (policies, _), _ = jax.lax.scan(step, start, observations)
-    return policies
+    # Layers, not vectors: what the steps work on need not be cut out and put back every time.
+    layers = networks.unflatten(policy, parents)
+    start = (layers, optax.adam(rate).init(layers))  # no parent inherits another's momentum
+    (layers, _), _ = jax.lax.scan(step, start, observations)
+    return networks.flatten(layers)
 
 
 def greedy(actor: Array) -> Array:
