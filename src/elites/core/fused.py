@@ -1,6 +1,6 @@
 """TD3's steps as a few kernels each, for NVIDIA GPUs. What they compute is written in `td3.py`.
 
-A step of TD3 is small: a hundred transitions, networks of ninety thousand parameters. Left to the
+A step of TD3 is small: a hundred transitions, networks of seventy thousand parameters. Left to the
 compiler it is some fifty kernels, and a GPU spends its time starting them. Here a step is
 
     target_values, values, and for the actor climb      at the same time
