@@ -4,8 +4,9 @@ A command is a typed function whose docstring is its help; tyro turns the signat
 To add one, write the function and enter it in `COMMANDS`. What is slow to load (JAX, Matplotlib)
 is imported inside the function, so that help and refusals come at once.
 
-The library raises ValueError for bad input; `main` turns that into one line and exit code 2. With
-ELITES_DEBUG set in the environment the traceback is shown instead.
+Exit codes: 0 done, 1 failed (OSError, RunError), 2 refused (ValueError: bad input), 3 stopped by a
+signal and resumable. `main` turns an exception into one line; with ELITES_DEBUG set in the
+environment the traceback is shown instead.
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ import re
 import shlex
 import shutil
 import sys
-import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -35,9 +35,7 @@ from elites.core.catalogue import suggestion
 from elites.runs import directory as directories
 from elites.runs import session
 from elites.runs.config import Config, Device, preset
-
-if TYPE_CHECKING:
-    from elites.tasks.task import Task
+from elites.runs.words import columns, counted, duration
 
 # -------------------------------------------------------------------------------- the commands
 
@@ -53,9 +51,13 @@ def tasks(
         task: The task to explain; without it, all are listed.
     """
     if task:
-        print(_explain(registry.make(task)))
+        registry.check(task)
+    from elites import describe
+
+    if task:
+        print(describe.explain_task(registry.make(task)))
     else:
-        print(_overview([registry.make(name) for name in registry.names()]))
+        print(describe.overview([registry.make(name) for name in registry.names()]))
 
 
 def algorithms(
@@ -70,9 +72,11 @@ def algorithms(
     """
     if algorithm:
         catalogue.check(algorithm)
-        print(_explain_algorithm(algorithm))
+        from elites import describe
+
+        print(describe.explain_algorithm(algorithm))
     else:
-        print("\n".join(_columns([list(row) for row in catalogue.ALGORITHMS.items()])))
+        print("\n".join(columns([list(row) for row in catalogue.ALGORITHMS.items()])))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,19 +135,19 @@ def evaluate(
         device: Where to compute; an archive repeats to the bit on the device it was made on.
     """
     directory = directories.existing(run)
-    config = directory.config().check()
+    directory.config().check()
     target = directory.evaluation
     if checkpoint is not None:
         target = run / f"evaluation_{checkpoint:09d}"
     from elites.runs import evaluation, job, saved
 
     job.choose_device(device)
-    with job.memory_errors_explained(config):
+    with job.memory_errors_explained():
         results, iteration = saved.load_checkpoint(directory, checkpoint)
         target.mkdir(exist_ok=True)  # not after the work is done
         evaluation.write(target, results, results.reach(), iteration)
-    print(f"{run}, iteration {iteration}, {_count(len(results.seeds), 'seed')}")
-    print("\n".join(_columns(evaluation.table(target), right=(1, 2, 3))))
+    print(f"{run}, iteration {iteration}, {counted(len(results.seeds), 'seed')}")
+    print("\n".join(columns(evaluation.table(target), right=(1, 2, 3))))
     print(f"tables: {target / 'metrics.csv'}, {target / 'cells.csv'}")
 
 
@@ -320,11 +324,10 @@ def _report(path: Path, outcome: session.Outcome) -> int:
         )
         return 0
     from elites.runs import evaluation
-    from elites.runs.progress import duration
 
     directory = directories.RunDirectory(path)
     print(f"finished after {outcome.iteration} iterations and {duration(outcome.seconds)}: {path}")
-    print("\n".join(_columns(evaluation.table(directory.evaluation), right=(1, 2, 3))))
+    print("\n".join(columns(evaluation.table(directory.evaluation), right=(1, 2, 3))))
     return 0
 
 
@@ -339,7 +342,7 @@ def _program() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command: the exit code. 0 done, 1 failed, 2 refused, 3 stopped and resumable."""
+    """Run one command: the exit code."""
     try:
         return _parse(sys.argv[1:] if arguments is None else arguments)() or 0
     except BrokenPipeError:
@@ -362,7 +365,7 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).splitlines())
 
 
-def _parse(arguments: Sequence[str]) -> Callable[[], None]:
+def _parse(arguments: Sequence[str]) -> Callable[[], int | None]:
     """The call that the command line asks for. Only the chosen command is looked at."""
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
@@ -455,7 +458,7 @@ def _help() -> str:
         "Quality-diversity reinforcement learning.",
         "",
         "commands:",
-        *_columns([[f"  {name}", _first_line(command)] for name, command in COMMANDS.items()]),
+        *columns([[f"  {name}", _first_line(command)] for name, command in COMMANDS.items()]),
         "",
         "options:",
         "  -h, --help  show this message; after a command, its options",
@@ -466,127 +469,6 @@ def _help() -> str:
 
 def _first_line(command: Callable[..., Any]) -> str:
     return (command.__doc__ or "").partition("\n")[0].rstrip(".")
-
-
-# --------------------------------------------------------------------------------- what is printed
-
-
-def _overview(tasks: Sequence[Task]) -> str:
-    from elites.core import networks
-
-    rows = [["task", "observation", "action", "episode", "parameters", "bounds", "descriptor"]]
-    for task in tasks:
-        network = networks.policy(task.observation_size, task.action_size)
-        rows.append(
-            [
-                task.name,
-                f"{task.observation_size}",
-                f"{task.action_size}",
-                f"{task.episode_length}",
-                f"{network.size:,}",
-                _bounds(task),
-                task.descriptor_text,
-            ]
-        )
-    return "\n".join(_columns(rows, right=(1, 2, 3, 4)))
-
-
-def _explain(task: Task) -> str:
-    from elites.core import networks
-
-    network = networks.policy(task.observation_size, task.action_size)
-    layers = "-".join(map(str, network.sizes))
-    length = f"at most {_count(task.episode_length, 'step')}"
-    if task.body_model is not None:
-        length += f" of {task.body_model.dt:g} s, {task.body_model.substeps} substeps each"
-    over = {"final": "of the last state", "mean": "mean over the steps taken"}
-    facts = [
-        ("episode", length),
-        ("reward", task.reward_text),
-        ("fitness", "sum of the rewards, undiscounted"),
-        ("termination", task.termination_text),
-        ("descriptor", task.descriptor_text or over[task.episode_descriptor]),
-        ("bounds", _bounds(task)),
-        ("deterministic", "yes" if task.deterministic else "no, an episode depends on its key"),
-        ("policy", f"{network.size:,} parameters ({layers}, ReLU, tanh at the end)"),
-    ]
-    lines = [
-        f"{task.name}: {task.summary}",
-        "",
-        *(line for name, text in facts for line in _paragraph(name, text)),
-        "",
-        f"observation, {_count(task.observation_size, 'number')}",
-        *_columns([[f"  {where}", what] for where, what in _ranges(task.observation_layout)]),
-        "",
-        f"action, {_count(task.action_size, 'number')} in [-1, 1]",
-        *_columns([[f"  {where}", what] for where, what in _ranges(_actions(task))]),
-    ]
-    return "\n".join(lines)
-
-
-def _explain_algorithm(name: str) -> str:
-    from elites import training
-
-    built = training.build("ant_omni", name)
-    offspring = ", ".join(f"{origin} {count}" for origin, count in built.offspring.items())
-    facts = [
-        ("offspring", f"in an iteration: {offspring}"),
-        ("evaluations", f"{built.evaluations_per_iteration} in an iteration"),
-    ]
-    if learner := built.learner:
-        layers = "-".join(map(str, learner.actor.sizes))
-        seen = "observation and descriptor" if learner.actor_conditioned else "observation"
-        facts.append(("actor", f"{layers} on Ant-Omni, sees {seen}"))
-        facts.append(("critic", f"{'-'.join(map(str, learner.critic.sizes))} on Ant-Omni"))
-    lines = [f"{name}: {catalogue.ALGORITHMS[name]}", ""]
-    return "\n".join([*lines, *(line for n, text in facts for line in _paragraph(n, text))])
-
-
-def _actions(task: Task) -> list[tuple[str, int]]:
-    model = task.body_model
-    if model is None:
-        return []
-    return [
-        (f"motor of joint {model.joints.names[joint]!r}, {strength:g} N m at full action", 1)
-        for joint, strength in zip(model.actuated, model.strength[:, 0], strict=True)
-    ]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _paragraph(name: str, text: str) -> list[str]:
-    return textwrap.wrap(text, 96, initial_indent=f"{name:<15}", subsequent_indent=" " * 15)
-
-
-def _ranges(layout: Iterable[tuple[str, int]]) -> list[tuple[str, str]]:
-    """Index ranges of consecutive entries: ("0-1", "x, y"), ("2", "z")..."""
-    rows, first = [], 0
-    for text, size in layout:
-        rows.append((f"{first}" if size == 1 else f"{first}-{first + size - 1}", text))
-        first += size
-    return rows
-
-
-def _bounds(task: Task) -> str:
-    sides = [
-        f"[{low:g}, {high:g}]"
-        for low, high in zip(task.descriptor_low, task.descriptor_high, strict=True)
-    ]
-    return f"{sides[0]}^{len(sides)}" if len(set(sides)) == 1 else " x ".join(sides)
-
-
-def _columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Lines with aligned columns; those in `right` are aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 if __name__ == "__main__":

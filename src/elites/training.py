@@ -29,8 +29,8 @@ from elites.core.hyperparameters import Hyperparameters
 from elites.core.map_elites import (
     Algorithm,
     Metrics,
-    Outcome,
     Reach,
+    Reached,
     run_parts,
     score_reach,
 )
@@ -45,22 +45,9 @@ Array = jax.Array
 def build(task: str | Task, name: str = "dcg_me", **hyperparameters) -> Algorithm:
     """An algorithm on a task: `init(key) -> state`, `step(state, key) -> (state, metrics)`."""
     catalogue.check(name)
-    hp = hyperparameters_of(**hyperparameters)
+    hp = Hyperparameters.of(hyperparameters)
     task = tasks.make(task) if isinstance(task, str) else task
     return algorithms.make(name, problem(task), hp)
-
-
-def hyperparameters_of(**values) -> Hyperparameters:
-    """The paper's values but for those given; an unknown name is refused."""
-    known = [field.name for field in dataclasses.fields(Hyperparameters)]
-    for name in values:
-        if name not in known:
-            raise ValueError(
-                f"unknown hyperparameter '{name}'.{catalogue.suggestion(name, known)} "
-                f"Known: {', '.join(known)}"
-            )
-    values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-    return Hyperparameters(**values)
 
 
 # ----------------------------------------------------------------------------------- many seeds
@@ -86,8 +73,7 @@ class Batched:
         compiler_options: dict[str, Any] | None = None,
     ):
         self.algorithm, self.seeds = algorithm, seeds
-        devices = jax.local_devices()
-        self._spread = len(devices) if len(devices) > 1 and seeds % len(devices) == 0 else 1
+        self._spread = devices_for(seeds)
         self._options = dict(compiler_options or {})
         self._kernels = kernels if jax.default_backend() == "gpu" else None
         if self._kernels is not None:
@@ -149,8 +135,8 @@ class Batched:
             own, led = self._evaluate(wanted, chunk_keys)
             if self._lead is not None:
                 led = self._lead(actors, archive.descriptors[:, index], chunk_keys)
-            owns.append(_outcome(own))
-            leds.append(_outcome(led))
+            owns.append(_reached(own))
+            leds.append(_reached(led))
 
         def joined(parts):
             return jax.tree.map(lambda *a: jnp.concatenate(a, axis=1)[:, :cells], *parts)
@@ -161,7 +147,7 @@ class Batched:
     def compile(self, state: Any, keys: Array) -> int:
         """Compile what an iteration calls; the bytes it needs, 0 where the device does not tell."""
         self._make_room()
-        held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+        held = size_in_bytes(state)
         largest, arguments = 0, (state, keys)
         for i, part in enumerate(self._stepping):
             lowered = part.lower(*arguments)
@@ -190,8 +176,19 @@ def _side_by_side() -> dict[str, Any]:
     return options
 
 
-def _outcome(evaluation: Any) -> Outcome:
-    return Outcome(evaluation.fitness, evaluation.descriptors, evaluation.valid)
+def _reached(evaluation: Any) -> Reached:
+    return Reached(evaluation.fitness, evaluation.descriptors, evaluation.valid)
+
+
+def devices_for(seeds: int) -> int:
+    """Devices that a batch of seeds is spread over: all that are here, if its number divides."""
+    count = len(jax.local_devices())
+    return count if seeds % count == 0 else 1
+
+
+def size_in_bytes(tree: Any) -> int:
+    """Of arrays, or of their shapes."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def _shapes(tree: Any) -> Any:
@@ -475,8 +472,7 @@ def train_algorithm(
         if progress is not None:
             progress(i, history[-1])
     table = {name: np.stack([row[name] for row in history]) for name in history[0]}
-    actors = algorithm.actor(state) if algorithm.actor else None
-    return Run(algorithm, tuple(seeds), state.archive, actors, table, state)
+    return Run(algorithm, tuple(seeds), state.archive, algorithm.actor(state), table, state)
 
 
 def _whole(name: str, value: Any) -> int:

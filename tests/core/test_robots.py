@@ -30,7 +30,7 @@ def test_robots_archive_re_evaluates_to_itself(task, algorithm):
     state = batched.init(training.iteration_keys(keys, 0))
     state, metrics = batched.step(state, training.iteration_keys(keys, 1))
     assert int(metrics.rejected[0]) == 0
-    actors = batched.algorithm.actor(state) if batched.algorithm.actor else None
+    actors = batched.algorithm.actor(state)
     reach = batched.reach(state.archive, actors, keys)
     archive = jax.tree.map(np.asarray, state.archive)
     full = np.isfinite(archive.fitness)

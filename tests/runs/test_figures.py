@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from program import elites, succeed
 
-from elites.runs import figures, voronoi
+from elites.runs import figures, snapshots, voronoi
 from elites.runs.directory import RunDirectory
 
 
@@ -62,7 +62,7 @@ def test_the_archive_is_coloured_by_fitness(run):
     """Filled cells of the picture have the colours of their fitness, empty ones are grey."""
     matplotlib = pytest.importorskip("matplotlib")
     facts = json.loads((run / "resolved.json").read_text())
-    snapshot = figures.newest_snapshot(RunDirectory(run))
+    snapshot = snapshots.newest(RunDirectory(run))
     assert snapshot is not None
     figure = figures._archive_figure(facts, snapshot, 1, [0, 1])
     shades = figure.axes[0].collections[0].get_facecolor()

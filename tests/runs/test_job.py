@@ -10,20 +10,18 @@ from elites.runs.directory import RunDirectory, RunError
 
 
 def test_out_of_memory_names_the_options_to_lower():
-    chosen = config.preset("smoke", "point_omni")
     error = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
     with (
         pytest.raises(RunError, match=r"out of memory on cpu\. Lower --seeds"),
-        job.memory_errors_explained(chosen),
+        job.memory_errors_explained(),
     ):
         raise error
 
 
 def test_other_errors_of_jax_stay_what_they_are():
-    chosen = config.preset("smoke", "point_omni")
     with (
         pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"),
-        job.memory_errors_explained(chosen),
+        job.memory_errors_explained(),
     ):
         raise jax.errors.JaxRuntimeError("INTERNAL: a bug")
 
@@ -35,11 +33,3 @@ def test_the_state_of_the_paper_is_as_large_as_it_should_be(tmp_path):
     rows = 4 * 10**6 * 73
     assert rows < prepared.state_size < 1.4 * rows
     assert prepared.facts()["lengthscale"] == pytest.approx(0.48)
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(3, "3 B"), (4096, "4.1 kB"), (383e6, "383 MB"), (2.5e13, "25 TB"), (3e18, "3,000,000 TB")],
-)
-def test_amounts_can_be_read(count, text):
-    assert job.amount(count) == text

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 
-import pytest
-
 from elites.runs import progress
 
 
@@ -60,14 +58,6 @@ def test_a_closed_stream_is_no_reason_to_stop():
     shown.say("x")
     shown.update(3, 1, 1.0, 0.1)
     shown.close()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.4, "0 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")],
-)
-def test_times_can_be_read(seconds, text):
-    assert progress.duration(seconds) == text
 
 
 def test_slow_iterations_are_told_in_seconds():

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
+
+from elites.core.catalogue import suggestion
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +87,19 @@ class Hyperparameters:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             _check_field(field.name, getattr(self, field.name))
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Hyperparameters:
+        """The paper's values but for those given, where lists may stand for tuples."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in values:
+            if name not in known:
+                raise ValueError(
+                    f"unknown hyperparameter '{name}'.{suggestion(name, known)} "
+                    f"Known: {', '.join(known)}"
+                )
+        given: Any = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+        return cls(**given)
 
 
 _MOST = 2**31 - 1  # what 32 bits count

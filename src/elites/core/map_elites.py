@@ -198,8 +198,8 @@ class Algorithm:
     """The part of `stepping` that trains learners, if any: thousands of small kernels."""
     learner: TD3 | None = None
     """The learner whose actor is worth keeping."""
-    actor: Callable[[Any], Array] | None = None
-    """The parameters of that actor."""
+    actor: Callable[[Any], Array | None] = lambda state: None
+    """The parameters of that actor, of a state."""
     outside: Outside | None = None
     """How to evaluate outside JAX; None for algorithms that learn from transitions."""
     stages: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
@@ -526,7 +526,7 @@ def compose(
             conditioned,
         ),
         learner=lead_td3,
-        actor=(lambda state: state.learners[lead].actor) if lead is not None else None,
+        actor=lead_actor,
         outside=None
         if learners
         else Outside(blank, Phase(ask_first, tell_first), (Phase(ask, tell_outside),)),
@@ -534,7 +534,7 @@ def compose(
     )
 
 
-class Outcome(NamedTuple):
+class Reached(NamedTuple):
     """What is left of evaluations when only their results are of interest."""
 
     fitness: Array  # [n]
@@ -542,15 +542,15 @@ class Outcome(NamedTuple):
     valid: Array  # [n]
 
 
-def score_reach(archive: Archive, own: Outcome, led: Outcome | None) -> Reach:
+def score_reach(archive: Archive, own: Reached, led: Reached | None) -> Reach:
     """The metrics of an archive whose cells [C] were all evaluated again, and of its actor."""
     full = archives.filled(archive)
 
-    def gather(outcome: Outcome):
+    def gather(reached: Reached):
         # Empty cells hold no policy, and a diverged rollout reached nothing.
-        result = full & outcome.valid
-        fitness = jnp.where(result, outcome.fitness, jnp.nan)
-        return fitness, jnp.where(result[:, None], outcome.descriptors, jnp.nan)
+        result = full & reached.valid
+        fitness = jnp.where(result, reached.fitness, jnp.nan)
+        return fitness, jnp.where(result[:, None], reached.descriptors, jnp.nan)
 
     def score(fitness, descriptors):
         distance = jnp.sqrt(jnp.sum(jnp.square(descriptors - archive.descriptors), -1))

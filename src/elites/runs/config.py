@@ -1,8 +1,7 @@
 """What a run is asked to do, and the presets. Loads without JAX: a wrong value is refused at once.
 
-config = preset("demo", task="walker_uni")
-config.to_json()                             # saved with the run, complete
-Config.from_json(data, "run/config.json")    # strict: unknown or missing fields are refused
+`preset("demo", task="walker_uni")` is a configuration, `to_json` what is saved with the run, and
+`from_json` strict: unknown or missing fields are refused.
 """
 
 from __future__ import annotations
@@ -103,9 +102,8 @@ class Config:
         if not isinstance(given, dict):
             raise ValueError(f"{where}: 'hp' must be a table of hyperparameters")
         _refuse_strangers(where, "hp.", given, Hyperparameters)
-        hp: Any = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
         try:
-            return cls(**values, hp=Hyperparameters(**hp))
+            return cls(**values, hp=Hyperparameters.of(given))
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
 

@@ -25,9 +25,8 @@ from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs import evaluation, logs
+from elites.runs import evaluation, logs, snapshots
 from elites.runs.directory import METRICS, RESOLVED, RunDirectory, RunError
 from elites.runs.voronoi import polygons
 
@@ -53,10 +52,10 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
     run.figures.mkdir(exist_ok=True)
     drawn = []
     with plt.rc_context(_STYLE):
-        snapshot, index = newest_snapshot(run), 0
+        snapshot, index = snapshots.newest(run), 0
         if snapshot is not None:
             seeds = list(run.config().seed_numbers)
-            index = best_seed(snapshot) if seed is None else _index(seeds, seed)
+            index = snapshots.best_seed(snapshot) if seed is None else _index(seeds, seed)
             drawn.append(_save(_archive_figure(facts, snapshot, index, seeds), run, "archive"))
             # An evaluation of another iteration would be of another archive.
             current = evaluation.is_of(run, int(snapshot["iteration"]))
@@ -96,27 +95,6 @@ def draw_comparison(runs: Sequence[RunDirectory], output: Path) -> list[Path]:
             figure = _curves_figure(tables, facts[task])
             drawn.append(_save(figure, output, f"curves_{Path(task).name}"))
     return drawn
-
-
-def newest_snapshot(run: RunDirectory) -> dict[str, np.ndarray] | None:
-    """The archive, without its policies, as of the last checkpoint."""
-    paths = sorted(run.snapshots.glob("[0-9]*.npz")) if run.snapshots.is_dir() else []
-    if not paths:
-        return None
-    return read_snapshot(paths[-1])
-
-
-def read_snapshot(path: Path) -> dict[str, np.ndarray]:
-    arrays = checkpoints.read_arrays(path)
-    missing = {"fitness", "descriptors", "origin", "centroids"} - set(arrays)
-    if missing:
-        raise RunError(f"{path}: damaged: missing {', '.join(sorted(missing))}")
-    return {**arrays, "iteration": np.array(int(path.stem))}
-
-
-def best_seed(snapshot: Mapping[str, np.ndarray]) -> int:
-    fitness = snapshot["fitness"]
-    return int(np.argmax(np.where(np.isfinite(fitness), fitness, 0.0).sum(axis=1)))
 
 
 def _index(seeds: Sequence[int], seed: int) -> int:

@@ -7,7 +7,7 @@ from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import evaluation, logs
 from elites.runs.directory import ENVIRONMENT, METRICS, RESOLVED, RunDirectory
-from elites.runs.progress import duration
+from elites.runs.words import duration
 
 
 def describe(run: RunDirectory) -> str:

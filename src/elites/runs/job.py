@@ -20,6 +20,7 @@ from elites.core.map_elites import Algorithm, Reach
 from elites.runs.checkpoint import STATE, WEIGHTS
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory, RunError
+from elites.runs.words import amount
 from elites.tasks.task import Task
 from elites.training import Batched
 
@@ -68,7 +69,7 @@ class Job:
 
     @property
     def state_size(self) -> int:
-        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.shapes))
+        return training.size_in_bytes(self.shapes)
 
     @property
     def expected(self) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -95,7 +96,7 @@ class Job:
         )
 
     def reach(self, state, keys) -> Reach:
-        actors = self.algorithm.actor(state) if self.algorithm.actor else None
+        actors = self.algorithm.actor(state)
         reach = self.batched.reach(state.archive, actors, training.reach_keys(keys))
         return jax.tree.map(np.asarray, reach)
 
@@ -187,18 +188,17 @@ _LOWER = "--seeds, --hp.replay-size, --hp.batch-size or --hp.cells"
 def refuse_too_much(needed: int, config: Config) -> None:
     """Refuse what cannot fit, and say what to lower."""
     available = available_memory()
-    devices = jax.local_devices()
-    if len(devices) > 1 and config.seeds % len(devices) == 0:
-        needed //= len(devices)
+    needed //= training.devices_for(config.seeds)
     if available is not None and needed > available:
         raise ValueError(
-            f"this run needs about {amount(needed)} on {devices[0].platform}, which has "
-            f"{amount(available)} free. Lower {_LOWER}"
+            f"this run needs about {amount(needed)} on {jax.local_devices()[0].platform}, which "
+            f"has {amount(available)} free. Lower {_LOWER}"
         )
 
 
 @contextlib.contextmanager
-def memory_errors_explained(config: Config) -> Iterator[None]:
+def memory_errors_explained() -> Iterator[None]:
+    """JAX's own words for it are many and say nothing of the options."""
     try:
         yield
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
@@ -207,15 +207,6 @@ def memory_errors_explained(config: Config) -> Iterator[None]:
         raise RunError(
             f"out of memory on {jax.default_backend()}. Lower {_LOWER}; what was saved is intact"
         ) from error
-
-
-def amount(count: int) -> str:
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:,.0f} TB" if value >= 1000 else f"{value:.3g} TB"
 
 
 def warn(text: str) -> None:

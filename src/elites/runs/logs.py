@@ -16,7 +16,7 @@ import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -35,7 +35,22 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-class Table:
+class _Growing:
+    """A file that is appended to; its errors name it."""
+
+    path: Path
+    _file: IO[Any]
+
+    def sync(self) -> None:
+        with naming(self.path):
+            flush(self._file)
+
+    def close(self) -> None:
+        with naming(self.path):
+            self._file.close()
+
+
+class Table(_Growing):
     """A CSV file that grows by rows."""
 
     def __init__(self, path: Path, columns: Sequence[str], through: int | None = None):
@@ -52,14 +67,6 @@ class Table:
         with naming(self.path):
             self._file.write(text)
             self._file.flush()
-
-    def sync(self) -> None:
-        with naming(self.path):
-            flush(self._file)
-
-    def close(self) -> None:
-        with naming(self.path):
-            self._file.close()
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -125,7 +132,7 @@ def by_seed(table: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 # ----------------------------------------------------------------------------------- TensorBoard
 
 
-class Events:
+class Events(_Growing):
     """A TensorBoard event file."""
 
     def __init__(self, directory: Path, step: int):
@@ -150,14 +157,6 @@ class Events:
         length = struct.pack("<Q", len(message))
         with naming(self.path):
             self._file.write(length + _masked_crc(length) + message + _masked_crc(message))
-
-    def sync(self) -> None:
-        with naming(self.path):
-            flush(self._file)
-
-    def close(self) -> None:
-        with naming(self.path):
-            self._file.close()
 
 
 def _varint(value: int) -> bytes:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
+from elites.runs.words import duration
+
 _LINES_EVERY = 15.0  # seconds between two lines where nothing can be overwritten
 
 
@@ -96,15 +98,3 @@ def _bar(share: float, width: int = 20) -> str:
 
 def _speed(rate: float) -> str:
     return f"{rate:.1f} iterations/s" if rate >= 1 else f"{1 / max(rate, 1e-9):.1f} s/iteration"
-
-
-def duration(seconds: float) -> str:
-    """A time for people: 45 s, 3 min 20 s, 2 h 5 min."""
-    if seconds == float("inf"):
-        return "unknown time"
-    seconds = round(seconds)
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60} min"

@@ -1,7 +1,6 @@
 """A run read back for its results: archive, actor and metrics, without the training state.
 
-run = elites.load("runs/ant_omni-dcg_me")
-run.archive.nearest([10.0, -5.0])
+`elites.load("runs/ant_omni-dcg_me")` gives a `Run`, as training in Python does.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs import job as jobs
 from elites.runs import logs
-from elites.runs.checkpoint import WEIGHTS, Checkpoint, CheckpointError
+from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import METRICS, RunDirectory, RunError
 from elites.training import Run
@@ -65,9 +64,5 @@ def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Ru
 
 def of_state(config: Config, algorithm: Algorithm, state: Any) -> Run:
     """The same view of a state that is in memory."""
-    actors = algorithm.actor(state) if algorithm.actor else None
-    archives = jax.tree.map(jnp.asarray, state.archive)
+    archives, actors = jax.tree.map(jnp.asarray, state.archive), algorithm.actor(state)
     return Run(algorithm, tuple(config.seed_numbers), archives, actors, {}, state)
-
-
-__all__ = ["CheckpointError", "load", "load_checkpoint", "of_state"]

@@ -1,7 +1,6 @@
 """A process's turn at a run: what it may start, what it may go on with. Loads JAX only to train.
 
-start(path, config)       a new run
-resume(path, **changes)   from its last complete checkpoint, to the same bits
+`start` makes a new run; `resume` goes on from the last complete checkpoint, to the same bits.
 """
 
 from __future__ import annotations

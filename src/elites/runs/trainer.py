@@ -13,11 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
-import signal
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,21 +28,22 @@ import numpy as np
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import evaluation, saved
+from elites.runs import evaluation, saved, snapshots
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import ENVIRONMENT, METRICS, REACH, RunDirectory, RunError
 from elites.runs.job import (
     Job,
-    amount,
     memory_errors_explained,
     prepare,
     refuse_too_much,
     warn,
 )
 from elites.runs.logs import Events, Table, read_table
-from elites.runs.progress import Progress, duration
+from elites.runs.progress import Progress
 from elites.runs.session import Outcome
+from elites.runs.signals import Signals
+from elites.runs.words import amount, counted, duration
 from elites.training import iteration_keys, named, seed_keys
 
 
@@ -61,7 +59,7 @@ REACH_COLUMNS = ("qd_score", "descriptor_error", "actor_qd_score", "actor_descri
 
 def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
     """Train in a directory that this process holds, from its newest checkpoint unless `fresh`."""
-    with memory_errors_explained(config):
+    with memory_errors_explained():
         job = prepare(config, run)
         last = None
         if not fresh:
@@ -72,7 +70,7 @@ def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
             return Outcome(last.iteration, job.total, seconds, interrupted=False, already=True)
         _write_what_it_is(run, config, job)
         try:
-            with _Signals() as signals:
+            with Signals() as signals:
                 return _loop(run, config, job, last, signals)
         except RefusedError as error:
             if fresh:
@@ -115,7 +113,7 @@ def _refuse_changed_task(run: RunDirectory, job: Job) -> None:
 
 
 def _loop(
-    run: RunDirectory, config: Config, job: Job, last: Checkpoint | None, signals: _Signals
+    run: RunDirectory, config: Config, job: Job, last: Checkpoint | None, signals: Signals
 ) -> Outcome:
     iteration = last.iteration if last else 0
     progress = Progress(job.total, iteration)
@@ -137,7 +135,7 @@ def _loop(
     if last:
         last.arrays.clear()  # the replay buffer need not be held twice
     else:
-        write_snapshot(run, 0, job.parts(job.arrays(state))[WEIGHTS])
+        snapshots.write(run, 0, job.parts(job.arrays(state))[WEIGHTS])
 
     before = last.information.get("seconds", 0.0) if last else 0.0
     begun = time.perf_counter()
@@ -236,7 +234,7 @@ class _Saver:
 
     def _write(self, iteration: int, parts: Mapping[str, checkpoints.Arrays], information) -> None:
         # The snapshot first: where a checkpoint is, there is one.
-        write_snapshot(self._run, iteration, parts[WEIGHTS])
+        snapshots.write(self._run, iteration, parts[WEIGHTS])
         checkpoints.save(self._run.checkpoints, iteration, parts, information)
 
     def check(self) -> None:
@@ -255,12 +253,11 @@ class _Saver:
 
 def _opening(run: RunDirectory, config: Config, job: Job, iteration: int) -> str:
     device = jax.devices()[0]
-    seeds = f"{config.seeds} seed{'s' if config.seeds > 1 else ''}"
     whence = f"resumed at iteration {iteration} of" if iteration else "in"
     return (
-        f"{config.algorithm} on {job.algorithm.problem.name}, {seeds}, {whence} {job.total} "
-        f"iterations, on {device.platform} ({device.device_kind}), {amount(job.state_size)} of "
-        f"state; {run.path}"
+        f"{config.algorithm} on {job.algorithm.problem.name}, {counted(config.seeds, 'seed')}, "
+        f"{whence} {job.total} iterations, on {device.platform} ({device.device_kind}), "
+        f"{amount(job.state_size)} of state; {run.path}"
     )
 
 
@@ -303,59 +300,6 @@ def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
             if int(path.name) > found.iteration:
                 checkpoints.set_aside(path)
     return found
-
-
-# ----------------------------------------------------------------------------------------- signals
-
-
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class _Signals:
-    """Ctrl-C, SIGTERM, a closed terminal: the first ends the loop, the second the process.
-
-    The operating system tells a thread of ours through a pipe, because Python's own handlers wait
-    for the main thread, which may be inside the compiler for long.
-    """
-
-    def __init__(self):
-        self.received: signal.Signals | None = None
-
-    def __enter__(self) -> _Signals:
-        self._old = {}
-        if threading.current_thread() is not threading.main_thread():
-            return self  # only the main thread may handle signals; elsewhere they stay as they are
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._write, False)
-        self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in _STOPPING:
-            self._old[number] = signal.signal(number, lambda number, frame: None)
-        threading.Thread(target=self._listen, args=(self._read,), daemon=True).start()
-        return self
-
-    def _listen(self, pipe: int) -> None:
-        while data := os.read(pipe, 1):
-            number = signal.Signals(data[0])
-            if number not in _STOPPING:
-                continue
-            if self.received is not None:
-                _tell(b"\nelites: left at once; what was saved before is intact\n")
-                os._exit(128 + number)
-            self.received = number
-            _tell(b"\nelites: stopping after this iteration; once more to leave at once\n")
-        os.close(pipe)
-
-    def __exit__(self, *_) -> None:
-        if self._old:
-            for number, handler in self._old.items():
-                signal.signal(number, handler)
-            signal.set_wakeup_fd(self._wakeup)
-            os.close(self._write)
-
-
-def _tell(message: bytes) -> None:
-    with contextlib.suppress(OSError):
-        os.write(2, message)
 
 
 # -------------------------------------------------------------------------------------------- logs
@@ -420,21 +364,6 @@ class _Logs:
             file.close()
 
 
-def write_snapshot(run: RunDirectory, iteration: int, weights: checkpoints.Arrays) -> None:
-    """The archive without its policies, for playback: kept for good, so it has to be light."""
-    with directories.naming(run.snapshots):
-        run.snapshots.mkdir(exist_ok=True)
-    arrays = {
-        "fitness": weights["archive.fitness"],
-        "descriptors": weights["archive.descriptors"],
-        "origin": weights["archive.origin"].astype(np.int8),
-        "born": weights["archive.born"],
-        "centroids": weights["archive.centroids"][0],
-    }
-    with directories.replacing(run.snapshots / f"{iteration:09d}.npz") as temporary:
-        checkpoints.write_arrays(temporary, arrays)
-
-
 def _report_environment(run: RunDirectory) -> None:
     path = run / ENVIRONMENT
     sessions: list[Any] = []
@@ -454,7 +383,7 @@ def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome)
     lines = [
         f"# {config.algorithm} on {problem.name}",
         "",
-        f"{outcome.iteration} iterations, {config.seeds} seed{'s' if config.seeds > 1 else ''}, "
+        f"{outcome.iteration} iterations, {counted(config.seeds, 'seed')}, "
         f"{duration(outcome.seconds)}. Policies: {layers}, {algorithm.policy.size:,} parameters; "
         f"archive: {config.hp.cells} cells.",
         "",

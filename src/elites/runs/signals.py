@@ -1,0 +1,57 @@
+"""How a run is stopped from outside, even while the compiler has the main thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Signals:
+    """Ctrl-C, SIGTERM, a closed terminal: the first ends the loop, the second the process.
+
+    The operating system tells a thread of ours through a pipe, because Python's own handlers wait
+    for the main thread, which may be inside the compiler for long.
+    """
+
+    def __init__(self):
+        self.received: signal.Signals | None = None
+
+    def __enter__(self) -> Signals:
+        self._old = {}
+        if threading.current_thread() is not threading.main_thread():
+            return self  # only the main thread may handle signals; elsewhere they stay as they are
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number in _STOPPING:
+            self._old[number] = signal.signal(number, lambda number, frame: None)
+        threading.Thread(target=self._listen, args=(self._read,), daemon=True).start()
+        return self
+
+    def _listen(self, pipe: int) -> None:
+        while data := os.read(pipe, 1):
+            number = signal.Signals(data[0])
+            if number not in _STOPPING:
+                continue
+            if self.received is not None:
+                _tell(b"\nelites: left at once; what was saved before is intact\n")
+                os._exit(128 + number)
+            self.received = number
+            _tell(b"\nelites: stopping after this iteration; once more to leave at once\n")
+        os.close(pipe)
+
+    def __exit__(self, *_) -> None:
+        if self._old:
+            for number, handler in self._old.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(self._wakeup)
+            os.close(self._write)
+
+
+def _tell(message: bytes) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, message)

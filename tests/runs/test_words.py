@@ -1,0 +1,31 @@
+"""Numbers that people read."""
+
+import pytest
+
+from elites.runs import words
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(3, "3 B"), (4096, "4.1 kB"), (383e6, "383 MB"), (2.5e13, "25 TB"), (3e18, "3,000,000 TB")],
+)
+def test_amounts_can_be_read(count, text):
+    assert words.amount(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")],
+)
+def test_times_can_be_read(seconds, text):
+    assert words.duration(seconds) == text
+
+
+def test_counted_things():
+    assert words.counted(1, "seed") == "1 seed"
+    assert words.counted(0, "seed") == "0 seeds"
+    assert words.counted(8, "seed") == "8 seeds"
+
+
+def test_columns_are_aligned():
+    assert words.columns([["a", "1"], ["bcd", "100"]], right=(1,)) == ["a      1", "bcd  100"]
