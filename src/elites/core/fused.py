@@ -23,7 +23,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from elites.core import kernels, td3
-from elites.core.kernels import BETA1, BETA2, OUT, ROWS, Judge, Layers, Moved, Net, Sizes
+from elites.core.kernels import BETA1, BETA2, OUTPUTS, ROWS, Judge, Layers, Moved, Net, Sizes
 from elites.core.networks import MLP
 from elites.core.td3 import TD3, Batch, Losses, TD3State
 
@@ -36,7 +36,7 @@ MOVE = {"num_warps": 8, "num_stages": 1}
 def supported(learner: TD3) -> bool:
     """Whether the kernels are made for this learner and this GPU.
 
-    Two hidden layers of 64, 128 or 256 units, and TF32: NVIDIA's GPUs since 2020.
+    Two hidden layers of 64, 128 or 256 units, up to 64 actions, and TF32: NVIDIA's GPUs since 2020.
     """
     capability = getattr(jax.devices()[0], "compute_capability", "0")
     return float(capability) >= 8.0 and all(map(_fits, (learner.actor, learner.critic)))
@@ -44,7 +44,7 @@ def supported(learner: TD3) -> bool:
 
 def _fits(network: MLP) -> bool:
     hidden = network.sizes[1:-1]
-    return len(hidden) == 2 and set(hidden) <= {64, 128, 256} and network.sizes[-1] <= OUT
+    return len(hidden) == 2 and set(hidden) <= {64, 128, 256} and network.sizes[-1] <= max(OUTPUTS)
 
 
 # ------------------------------------------------------------------------------------------ train
@@ -198,7 +198,7 @@ def step(sizes: Sizes, part: int, turn: Array, data: Array, corrections: Array, 
         judge = Judge(array(rows, critic.first), array(rows, critic.second))
         led, _, error3 = _call(
             sizes, part, kernels.climb, (blocks,), (turn, data, actor.weights, critics.weights),
-            (layers(actor_net, rows), judge, array(rows, OUT)), COMPUTE,
+            (layers(actor_net, rows), judge, array(rows, actor_net.wide)), COMPUTE,
         )  # fmt: skip
         # The kernels above read the actor and its target as they were.
         actor_loss, actor = _call(

@@ -35,7 +35,7 @@ ROWS = 16  # transitions of a program that computes layers
 CHUNK = 32  # rows of weights that it reads at a time
 TILE = 64  # sides of the piece of a weight matrix that a program moves
 BATCH = 128  # transitions that it takes at a time
-OUT = 16  # outputs of a network, padded: the least a matrix unit takes
+OUTPUTS = (16, 32, 64)  # of a network, padded to one of these: 16 is the least of a matrix unit
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # Adam's, as optax has them
 
 
@@ -73,6 +73,11 @@ class Net:
     @property
     def bias3(self) -> int:
         return self.kernel3 + self.second * self.outputs
+
+    @property
+    def wide(self) -> int:
+        """Its outputs, padded."""
+        return next(size for size in OUTPUTS if size >= self.outputs)
 
     @property
     def padded(self) -> int:
@@ -234,15 +239,15 @@ def _back_to_first(net: Net, weights, base, error2: Callable):
 
 
 def _third_kernel(net: Net, weights, base):
-    """Kernel [second, OUT] of the outputs, zero beyond them."""
-    o, k = jnp.arange(OUT), jnp.arange(net.second)
+    """Kernel [second, wide] of the outputs, zero beyond them."""
+    o, k = jnp.arange(net.wide), jnp.arange(net.second)
     at = base + net.kernel3 + k[:, None] * net.outputs + o[None, :]
     return _load(weights, at, (o < net.outputs)[None, :])
 
 
 def _outputs(net: Net, weights, base, second):
-    """[ROWS, OUT], before any nonlinearity."""
-    o = jnp.arange(OUT)
+    """[ROWS, wide], before any nonlinearity."""
+    o = jnp.arange(net.wide)
     bias = _load(weights, base + net.bias3 + o, o < net.outputs)
     return _dot(second, _third_kernel(net, weights, base)) + bias[None, :]
 
@@ -256,8 +261,8 @@ def _value(net: Net, weights, base, second):
 
 
 def _action_kernel(sizes: Sizes, weights, base):
-    """The rows [OUT, first] of a critic's first kernel that belong to the action."""
-    o, out = jnp.arange(OUT), jnp.arange(sizes.critic.first)
+    """The rows [wide, first] of a critic's first kernel that belong to the action."""
+    o, out = jnp.arange(sizes.actor.wide), jnp.arange(sizes.critic.first)
     at = base + (sizes.observation + o)[:, None] * sizes.critic.first + out[None, :]
     return _load(weights, at, (o < sizes.action)[:, None])
 
@@ -297,7 +302,8 @@ class _Layers:
 
 def target_values(sizes: Sizes, part: int, turn, data, actor, critics, next_value, led, judged):
     """Values of the next states, of one target critic."""
-    program, net, twin, o = _Layers(sizes, part, turn, data), sizes.actor, pl.program_id(1), _o()
+    program, net, twin = _Layers(sizes, part, turn, data), sizes.actor, pl.program_id(1)
+    o = jnp.arange(net.wide)
     base, after = twin * sizes.critic.padded, program.after
     layer = _relu(_first_layer(net, actor, 0, after))
     first = program.keep(led, twin, layer)
@@ -361,10 +367,6 @@ def climb(sizes: Sizes, part: int, turn, data, actor, critics, kept: Layers, jud
     back = _back_to_first(net, actor, 0, error2)
     seen = first(jnp.arange(net.first)) > 0.0
     program.keep(kept.error1, 0, jnp.where(seen, back, 0.0))
-
-
-def _o():
-    return jnp.arange(OUT)
 
 
 # ------------------------------------------------------------------------------------------- moves
@@ -476,15 +478,16 @@ class _Gradient(NamedTuple):
         @pl.when(here(4))
         def _last_layer():
             _, c = units(4, across2)
-            o = _o()
+            o = jnp.arange(net.wide)
             seen = self.read(self.kept.second, net.second, c)
             at = base + net.kernel3 + c[:, None] * net.outputs + o[None, :]
-            slope = self.kernel(seen, self.error3, (TILE, OUT))
+            slope = self.kernel(seen, self.error3, (TILE, net.wide))
             self.descend(at, (o < net.outputs)[None, :], slope)
 
             @pl.when(piece == starts[4])
             def _():
-                self.descend(base + net.bias3 + o, o < net.outputs, self.bias(self.error3, OUT))
+                bias = self.bias(self.error3, net.wide)
+                self.descend(base + net.bias3 + o, o < net.outputs, bias)
 
 
 class _Mover:
@@ -532,9 +535,10 @@ def move_critic(sizes: Sizes, part: int, turn, data, corrections, next_value, ke
     def scale(rows):  # a row's weight is 0 or 1, and so its own square
         return (2.0 / sizes.rows) * difference(rows)
 
+    o = jnp.arange(net.wide)
     _Gradient(
         sizes, net, twin, program.inputs(net), kept,
-        lambda rows: jnp.where(_o()[:, None] == 0, scale(rows)[None, :], 0.0), scale,
+        lambda rows: jnp.where(o[:, None] == 0, scale(rows)[None, :], 0.0), scale,
         program.adam(before, after, 0, sizes.critic_rate),
     ).move(piece)  # fmt: skip
 
@@ -551,10 +555,11 @@ def move_actor(sizes: Sizes, part: int, turn, data, corrections, kept: Layers, e
     def known(rows):
         return rows < sizes.rows
 
+    o = jnp.arange(net.wide)
     _Gradient(
         sizes, net, 0, program.inputs(net), kept,
         lambda rows: _load(
-            error3, _o()[:, None] * sizes.stride + rows[None, :], known(rows)[None, :]
+            error3, o[:, None] * sizes.stride + rows[None, :], known(rows)[None, :]
         ),
         lambda rows: jnp.ones(rows.shape, jnp.float32),
         program.adam(before, after, 1, sizes.actor_rate),

@@ -43,6 +43,18 @@ class RunError(Exception):
     """Something went wrong with a run; the message says what, where, and what to do."""
 
 
+class InUseError(RunError):
+    """Another process holds the directory."""
+
+
+class OutOfMemoryError(RunError):
+    """The device had no room while it computed."""
+
+
+class TooLargeError(ValueError):
+    """What is asked for cannot fit; known beforehand."""
+
+
 @dataclasses.dataclass(frozen=True)
 class RunDirectory:
     path: Path
@@ -195,7 +207,7 @@ def locked(path: Path) -> Iterator[str | None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise RunError(
+            raise InUseError(
                 f"{path} is in use by {file.read().strip() or 'another process'}. Wait for it, or "
                 "end it"
             ) from None

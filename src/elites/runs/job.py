@@ -19,7 +19,7 @@ from elites import tasks, training
 from elites.core.map_elites import Algorithm, Reach
 from elites.runs.checkpoint import STATE, WEIGHTS
 from elites.runs.config import Config
-from elites.runs.directory import RunDirectory, RunError
+from elites.runs.directory import OutOfMemoryError, RunDirectory, TooLargeError
 from elites.runs.words import amount
 from elites.tasks.task import Task
 from elites.training import Batched
@@ -190,7 +190,7 @@ def refuse_too_much(needed: int, config: Config) -> None:
     available = available_memory()
     needed //= training.devices_for(config.seeds)
     if available is not None and needed > available:
-        raise ValueError(
+        raise TooLargeError(
             f"this run needs about {amount(needed)} on {jax.local_devices()[0].platform}, which "
             f"has {amount(available)} free. Lower {_LOWER}"
         )
@@ -204,7 +204,7 @@ def memory_errors_explained() -> Iterator[None]:
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
         if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        raise RunError(
+        raise OutOfMemoryError(
             f"out of memory on {jax.default_backend()}. Lower {_LOWER}; what was saved is intact"
         ) from error
 

@@ -17,8 +17,9 @@ class Signals:
     for the main thread, which may be inside the compiler for long.
     """
 
-    def __init__(self):
+    def __init__(self, when: str = "after this iteration"):
         self.received: signal.Signals | None = None
+        self._when = when
 
     def __enter__(self) -> Signals:
         self._old = {}
@@ -41,7 +42,7 @@ class Signals:
                 _tell(b"\nelites: left at once; what was saved before is intact\n")
                 os._exit(128 + number)
             self.received = number
-            _tell(b"\nelites: stopping after this iteration; once more to leave at once\n")
+            _tell(f"\nelites: stopping {self._when}; once more to leave at once\n".encode())
         os.close(pipe)
 
     def __exit__(self, *_) -> None:

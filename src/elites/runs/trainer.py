@@ -31,7 +31,14 @@ from elites.runs import directory as directories
 from elites.runs import evaluation, saved, snapshots
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
-from elites.runs.directory import ENVIRONMENT, METRICS, REACH, RunDirectory, RunError
+from elites.runs.directory import (
+    ENVIRONMENT,
+    METRICS,
+    REACH,
+    RunDirectory,
+    RunError,
+    TooLargeError,
+)
 from elites.runs.job import (
     Job,
     memory_errors_explained,
@@ -45,11 +52,6 @@ from elites.runs.session import Outcome
 from elites.runs.signals import Signals
 from elites.runs.words import amount, counted, duration
 from elites.training import iteration_keys, named, seed_keys
-
-
-class RefusedError(Exception):
-    """A request that turned out to be too much once it was compiled."""
-
 
 REACH_COLUMNS = ("qd_score", "descriptor_error", "actor_qd_score", "actor_descriptor_error")
 
@@ -72,10 +74,10 @@ def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
         try:
             with Signals() as signals:
                 return _loop(run, config, job, last, signals)
-        except RefusedError as error:
+        except TooLargeError:  # as was seen once it was compiled
             if fresh:
                 directories.discard(run)
-            raise ValueError(str(error)) from None
+            raise
         except ValueError as error:  # not of the user's request: of a task, or of a bug
             raise RunError(f"training failed: {error} (ELITES_DEBUG=1 shows where)") from error
 
@@ -122,10 +124,7 @@ def _loop(
     try:
         with progress.compiling():
             needed = job.batched.compile(job.shapes, keys)
-            try:
-                refuse_too_much(needed, config)
-            except ValueError as error:
-                raise RefusedError(str(error)) from None
+            refuse_too_much(needed, config)
             if last:
                 state = jax.tree.map(jnp.asarray, job.tree(last.arrays))
             else:

@@ -1,0 +1,176 @@
+"""A plan: tasks, algorithms, seeds, budget, and what differs from a preset. Loads without JAX.
+
+A plan is a built-in name or a TOML file:
+
+    tasks = ["ant_omni", "walker_uni"]
+    algorithms = ["dcg_me", "pga_me", "me"]
+    seeds = 10
+    preset = "paper"            # where everything not given comes from
+    evaluations = 200_000
+
+    [hp]
+    cells = 512
+
+What is wrong with a file is told with the number of the line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from elites import tasks as registry
+from elites.core import catalogue
+from elites.core.catalogue import suggestion
+from elites.core.hyperparameters import Hyperparameters
+from elites.runs.config import Config, preset
+
+PAPER_TASKS = ("ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni")
+ABLATIONS = (
+    "dcg_me",
+    "dcg_me_no_actor_evaluation",
+    "dcg_me_sampled_negatives",
+    "dcg_me_unconditioned_actor",
+)
+BASELINES = ("me", "me_es", "pga_me", "qd_pg")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    tasks: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    seeds: int = 20
+    first_seed: int = 0
+    preset: str = "paper"
+    evaluations: int | None = None
+    """Budget of each seed; the preset's if None."""
+    checkpoint_every: int | None = None
+    reach_every: int | None = None
+    hp: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def config(self, task: str, algorithm: str, seeds: range) -> Config:
+        """The configuration of one run of the study."""
+        base = preset(self.preset, task)
+        hp = Hyperparameters.of({**vars(base.hp), **self.hp})
+        given = {
+            name: getattr(self, name)
+            for name in ("evaluations", "checkpoint_every", "reach_every")
+            if getattr(self, name) is not None
+        }
+        return dataclasses.replace(
+            base, algorithm=algorithm, seeds=len(seeds), first_seed=seeds.start, hp=hp,
+            figures=False, **given,
+        )  # fmt: skip
+
+    @property
+    def seed_numbers(self) -> range:
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        return [(task, algorithm) for task in self.tasks for algorithm in self.algorithms]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "hp": dict(self.hp)}
+
+
+BUILT_IN: dict[str, Plan] = {
+    # The paper's main comparison and its ablations: 4 tasks, 8 algorithms, 20 seeds.
+    "paper": Plan(PAPER_TASKS, ("dcg_me", *BASELINES, *ABLATIONS[1:])),
+    "ablations": Plan(PAPER_TASKS, ABLATIONS),
+    # Minutes on a CPU: that everything works, not that anything is learned.
+    "smoke": Plan(("point_omni", "arm_reach"), ("dcg_me", "pga_me", "me"), seeds=3, preset="smoke"),
+}
+
+
+def read(name: str) -> Plan:
+    """The plan of that name, or of that file."""
+    path = Path(name)
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    if not path.suffix and not path.exists():
+        known = ", ".join(BUILT_IN)
+        raise ValueError(
+            f"unknown plan '{name}'.{suggestion(name, BUILT_IN)} Known: {known}; or a TOML file"
+        )
+    if not path.is_file():
+        raise ValueError(f"{name}: no such file")
+    text = path.read_text(encoding="utf-8")
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return from_values(values, name, text)
+
+
+def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
+    """A plan of a table; `where` and `text` are for what is said of mistakes."""
+
+    def refusal(what: str, *words: str) -> ValueError:
+        line = _line_of(text, words) if text else None
+        return ValueError(f"{where}{f', line {line}' if line else ''}: {what}")
+
+    fields = {field.name: field for field in dataclasses.fields(Plan)}
+    for name in values:
+        if name not in fields:
+            raise refusal(
+                f"unknown field '{name}'.{suggestion(name, fields)} Known: {', '.join(fields)}",
+                name,
+            )
+    checks = {"tasks": registry.check, "algorithms": catalogue.check}
+    given = dict(values)
+    for name, check in checks.items():
+        if name not in values:
+            raise refusal(f"{name} is missing: a list of names")
+        entries = values[name]
+        if not isinstance(entries, list | tuple) or not all(isinstance(e, str) for e in entries):
+            raise refusal(f"{name} must be a list of names, got {entries!r}", name)
+        if not entries:
+            raise refusal(f"{name} is empty: there would be nothing to run", name)
+        for entry in entries:
+            try:
+                check(entry)
+            except ValueError as error:
+                raise refusal(str(error), f'"{entry}"', f"'{entry}'", name) from None
+            if list(entries).count(entry) > 1:
+                raise refusal(f"{name} names {entry} twice", name)
+        given[name] = tuple(entries)
+    if not isinstance(values.get("hp", {}), Mapping):
+        raise refusal("hp must be a table of hyperparameters", "hp")
+    try:
+        plan = Plan(**given)
+        for task, algorithm in plan.pairs():
+            plan.config(task, algorithm, plan.seed_numbers)
+    except (ValueError, TypeError) as error:
+        named = re.match(r"(?:unknown hyperparameter ')?(\w+)", str(error))
+        raise refusal(str(error), named[1] if named else "") from None
+    return plan
+
+
+def _line_of(text: str, words: tuple[str, ...]) -> int | None:
+    """The first line with one of the words: a field at its beginning, or a name in quotes."""
+    for word in words:
+        if not word:
+            continue
+        quoted = word[0] in "\"'"
+        pattern = re.escape(word) if quoted else rf"^\s*\[?{re.escape(word)}\b"
+        for number, line in enumerate(text.splitlines(), start=1):
+            if re.search(pattern, line):
+                return number
+    return None
+
+
+def refuse_small_budget(plan: Plan, where: str) -> None:
+    """Refuse a budget that does not even pay for the start and one iteration. Loads JAX."""
+    from elites import training
+
+    for task, algorithm in plan.pairs():
+        config = plan.config(task, algorithm, plan.seed_numbers)
+        built = training.build(task, algorithm, **vars(config.hp))
+        try:
+            training.iterations_for(built, config.evaluations)
+        except ValueError as error:
+            raise ValueError(f"{where}: {algorithm} on {task}: {error}") from None

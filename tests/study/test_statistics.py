@@ -1,0 +1,169 @@
+"""Statistics: against SciPy, against recorded results of statsmodels 0.14, by hand, by property."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from elites.study import statistics
+
+A = [3.1, 2.7, 4.4, 3.9, 5.0, 2.2, 3.3, 4.8]
+B = [2.0, 1.4, 2.5, 3.0, 1.9, 2.6, 2.9, 1.1]
+
+finite = st.floats(-100, 100).map(lambda x: round(x, 1))
+samples = st.lists(finite, min_size=2, max_size=7)
+
+
+def by_counting(first, second) -> float:
+    """Two-sided p of the rank sum: the share of divisions of the values that are as extreme."""
+    both = np.array([*first, *second])
+    ranks = stats.rankdata(both)
+    middle = len(first) * (len(both) + 1) / 2
+    observed = abs(ranks[: len(first)].sum() - middle)
+    sums = [sum(c) for c in itertools.combinations(ranks, len(first))]
+    return float(np.mean([abs(s - middle) >= observed - 1e-9 for s in sums]))
+
+
+# ---------------------------------------------------------------------------------------- rank sum
+
+
+def test_rank_sum_equals_scipy_and_a_count_of_all_divisions():
+    p, exact = statistics.rank_sum(A, B)
+    assert exact
+    assert p == stats.mannwhitneyu(A, B, method="exact").pvalue
+    assert p == pytest.approx(by_counting(A, B))
+    assert p < 0.01
+
+
+def test_with_ties_it_is_the_corrected_approximation():
+    first, second = [1.0, 2.0, 2.0, 5.0, 6.0], [2.0, 3.0, 1.0, 0.5, 0.5]
+    p, exact = statistics.rank_sum(first, second)
+    assert not exact
+    assert p == stats.mannwhitneyu(first, second, method="asymptotic").pvalue
+    assert p == pytest.approx(by_counting(first, second), abs=0.1)
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 2), (3, 3), (3, 5), (5, 5), (8, 8)])
+def test_complete_separation_reaches_the_smallest_p_and_no_less(n, m):
+    p, _ = statistics.rank_sum(np.arange(n), 100.0 + np.arange(m))
+    assert p == pytest.approx(statistics.smallest_p(n, m))
+
+
+def test_too_few_seeds_cannot_be_significant():
+    assert statistics.smallest_p(3, 3) == pytest.approx(0.1)
+    assert statistics.smallest_p(5, 5) == pytest.approx(2 / 252)
+    assert statistics.smallest_p(1, 1) == 1.0
+    assert statistics.smallest_p(0, 5) == 1.0
+
+
+@given(samples, samples)
+def test_a_p_value_is_one_and_does_not_depend_on_the_order(first, second):
+    p, _ = statistics.rank_sum(first, second)
+    assert 0 < p <= 1
+    assert p == pytest.approx(statistics.rank_sum(second, first)[0])
+    assert p == pytest.approx(statistics.rank_sum(first[::-1], second)[0])
+
+
+def test_equal_values_tell_nothing_apart():
+    assert statistics.rank_sum([2.0, 2.0], [2.0, 2.0, 2.0]) == (1.0, True)
+
+
+def test_seeds_without_a_value_are_left_out():
+    holes = [A[0], math.nan, *A[1:], math.inf]
+    assert statistics.rank_sum(holes, B) == statistics.rank_sum(A, B)
+    assert statistics.summary(holes) == statistics.summary(A)
+    p, _ = statistics.rank_sum([math.nan], B)
+    assert math.isnan(p)
+
+
+# -------------------------------------------------------------------------------------- correction
+
+P = [0.01, 0.04, 0.03, 0.005, 0.2, 0.04]
+
+
+def test_corrections_equal_statsmodels():
+    # statsmodels.stats.multitest.multipletests(P, method=...)[1]
+    np.testing.assert_allclose(statistics.holm(P), [0.05, 0.12, 0.12, 0.03, 0.2, 0.12])
+    np.testing.assert_allclose(statistics.bonferroni(P), [0.06, 0.24, 0.18, 0.03, 1.0, 0.24])
+
+
+@given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=10))
+def test_holm_is_never_weaker_than_bonferroni_and_keeps_the_order(p):
+    holm, bonferroni = statistics.holm(p), statistics.bonferroni(p)
+    assert (holm <= bonferroni + 1e-12).all()
+    assert (holm >= np.array(p) - 1e-12).all()
+    order = np.argsort(p, kind="stable")
+    assert (np.diff(holm[order]) >= -1e-12).all()
+
+
+def test_what_could_not_be_tested_is_not_counted():
+    np.testing.assert_allclose(statistics.bonferroni([0.1, math.nan, 0.2]), [0.2, math.nan, 0.4])
+    np.testing.assert_allclose(statistics.holm([0.1, math.nan, 0.2]), [0.2, math.nan, 0.2])
+
+
+# ------------------------------------------------------------------------------ effects, summaries
+
+
+def test_superiority_by_hand():
+    assert statistics.superiority([1, 2], [0]) == 1.0
+    assert statistics.superiority([1, 2], [2]) == 0.25
+    assert statistics.superiority(A, B) == pytest.approx(
+        stats.mannwhitneyu(A, B).statistic / (len(A) * len(B))
+    )
+
+
+@given(samples, samples)
+def test_superiority_of_one_is_inferiority_of_the_other(first, second):
+    total = statistics.superiority(first, second) + statistics.superiority(second, first)
+    assert total == pytest.approx(1.0)
+
+
+def test_interquartile_mean():
+    assert statistics.interquartile_mean([0, 1, 2, 100]) == pytest.approx(1.5)
+    assert statistics.interquartile_mean(A) == pytest.approx(stats.trim_mean(A, 0.25))
+    # Of six values a quarter is one and a half: half of the second and of the fifth count.
+    assert statistics.interquartile_mean([0, 10, 20, 30, 40, 99]) == pytest.approx(
+        (0.5 * 10 + 20 + 30 + 0.5 * 40) / 3
+    )
+    assert statistics.interquartile_mean([7.0]) == 7.0
+
+
+def test_quartiles_are_numpys():
+    described = statistics.summary(A)
+    assert described.seeds == 8
+    assert (described.lower, described.median, described.upper) == tuple(
+        np.quantile(A, (0.25, 0.5, 0.75))
+    )
+
+
+def test_the_bootstrap_interval_covers_as_often_as_it_says():
+    """Of 200 samples of 15 normal numbers the interval holds the true centre 19 in 20 times."""
+    rng = np.random.default_rng(1)
+    inside = 0
+    for i in range(200):
+        low, high = statistics.bootstrap_interval(rng.normal(5.0, 2.0, 15), seed=i)
+        inside += low <= 5.0 <= high
+    assert 170 <= inside <= 198
+
+
+def test_the_interval_is_the_same_every_time():
+    assert statistics.bootstrap_interval(A) == statistics.bootstrap_interval(list(A))
+
+
+def test_all_pairs_are_one_family():
+    found = statistics.compare({"a": A, "b": B, "c": [x + 0.05 for x in A]})
+    assert [(c.first, c.second) for c in found] == [("a", "b"), ("a", "c"), ("b", "c")]
+    for c in found:
+        assert c.bonferroni == pytest.approx(min(3 * c.p, 1.0))
+        assert c.smallest == statistics.smallest_p(8, 8)
+    assert found[0].superiority > 0.9
+    assert found[2].superiority < 0.1
+
+
+def test_nothing_to_summarise():
+    assert statistics.summary([]).seeds == 0
+    assert math.isnan(statistics.summary([math.nan]).median)
