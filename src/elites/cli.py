@@ -264,6 +264,73 @@ def unpack(file: Annotated[Path, tyro.conf.Positional], output: Path | None = No
     print(f"{target}: see 'elites info {target}'")
 
 
+def study(
+    plan: Annotated[str, tyro.conf.Positional],
+    output: Path | None = None,
+    jobs: int | None = None,
+) -> int:
+    """Run a plan: tasks x algorithms x seeds; what is done already is never repeated.
+
+    Args:
+        plan: A built-in plan (paper, ablations, smoke) or a TOML file.
+        output: The directory of the study; studies/PLAN if not given.
+        jobs: Runs at a time; one for each GPU if not given, one without.
+    """
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"--jobs must be at least 1, got {jobs}. See 'elites study --help'")
+    from elites.study import plan as plans
+
+    chosen = plans.read(plan)
+    path = output or Path("studies") / Path(plan).stem
+    # What this process looks at needs no GPU, and must not hold one.
+    import jax
+
+    from elites.study import engines, scheduler
+    from elites.study import study as studies
+    from elites.study.table import Live
+
+    jax.config.update("jax_platforms", "cpu")
+    plans.refuse_small_budget(chosen, plan)
+    with directories.locked(path):
+        opened = studies.open_study(path, chosen)
+        result = scheduler.work_off(opened, engines.LocalEngine(jobs), Live(opened))
+    again = f"{_program()} study {shlex.quote(plan)} --output {shlex.quote(str(path))}"
+    if result.stopped:
+        print(f"stopped with {result.done} runs done; everything is saved. Go on with: {again}")
+        return STOPPED
+    print(f"{counted(result.done, 'run')} done: {path}. See '{_program()} report {path}'")
+    for item in result.failed:
+        print(f"failed: {item.name}: {item.error}", file=sys.stderr)
+    return 1 if result.failed else 0
+
+
+def report(
+    study: Annotated[Path, tyro.conf.Positional],
+    add: tuple[Path, ...] = (),
+) -> None:
+    """Write a page about a study: curves, tables, tests; finished or not.
+
+    Args:
+        study: The directory of the study.
+        add: CSV files with results of other programs to lay beside (columns evaluations, metric,
+            value; and task, label, seed where there are several); kept with the study.
+    """
+    from elites.study import study as studies
+
+    found = studies.existing(study)
+    from elites.study import collect
+    from elites.study import report as reporting
+
+    tasks = [item.task for item in found.items()]
+    for path in add:
+        if not path.is_file():
+            raise ValueError(f"{path}: no such file")
+        collect.read_foreign(path, tasks)
+        found.imported.mkdir(exist_ok=True)
+        directories.write_text(found.imported / path.name, path.read_text(encoding="utf-8"))
+    print(reporting.write(found))
+
+
 def demo(output: Path = Path("demo")) -> int:
     """Train DCG-MAP-Elites on a walking robot in a few minutes, and draw what came of it.
 
@@ -293,6 +360,8 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "info": info,
     "pack": pack,
     "unpack": unpack,
+    "study": study,
+    "report": report,
     "tasks": tasks,
     "algorithms": algorithms,
     "demo": demo,

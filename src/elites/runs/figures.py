@@ -23,7 +23,6 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
 
 from elites.runs import directory as directories
 from elites.runs import evaluation, logs, snapshots
@@ -35,7 +34,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
 EMPTY = "#E8E8E8"
 CURVES = (("qd_score", "QD-score"), ("coverage", "coverage in %"), ("max_fitness", "max. fitness"))
-_STYLE: Any = {
+STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -51,7 +50,7 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
     facts = directories.read_json(run / RESOLVED)
     run.figures.mkdir(exist_ok=True)
     drawn = []
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         snapshot, index = snapshots.newest(run), 0
         if snapshot is not None:
             seeds = list(run.config().seed_numbers)
@@ -90,7 +89,7 @@ def draw_comparison(runs: Sequence[RunDirectory], output: Path) -> list[Path]:
         facts[task] = resolved
     output.mkdir(parents=True, exist_ok=True)
     drawn = []
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         for task, tables in by_task.items():
             figure = _curves_figure(tables, facts[task])
             drawn.append(_save(figure, output, f"curves_{Path(task).name}"))
@@ -120,15 +119,15 @@ def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
     fitness = snapshot["fitness"][index]
     full = np.isfinite(fitness)
     figure, axes = plt.subplots(figsize=(6.2, 5.2), layout="constrained")
-    scale = _scale(fitness[full])
+    scale = scale_of(fitness[full])
     descriptors = snapshot["descriptors"][index]
-    _draw_archive(axes, facts, snapshot["centroids"], fitness, descriptors, scale)
+    draw_archive(axes, facts, snapshot["centroids"], fitness, descriptors, scale)
     which = f", seed {seeds[index]}" if len(seeds) > 1 else ""
     axes.set_title(
         f"{facts['algorithm']} on {facts['task']}{which}, iteration {int(snapshot['iteration'])}\n"
         f"{full.sum()} of {len(full)} cells, QD-score {fitness[full].sum():,.0f}"
     )
-    _colour_bar(figure, axes, scale)
+    colour_bar(figure, axes, scale)
     _explain(figure, facts)
     return figure
 
@@ -142,13 +141,13 @@ def _reach_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
     reached = np.stack([cells[f"actor_descriptor_{i}"][rows] for i in range(size)], axis=1)
     error = cells["actor_descriptor_error"][rows]
     stored, led = (_per_cell(snapshot, cell, cells[n][rows]) for n in ("fitness", "actor_fitness"))
-    scale = _scale(np.concatenate([stored[np.isfinite(stored)], led[np.isfinite(led)]]))
+    scale = scale_of(np.concatenate([stored[np.isfinite(stored)], led[np.isfinite(led)]]))
     figure, panels = plt.subplots(1, 3, figsize=(14.5, 4.9), layout="constrained")
     for axes, values, places in ((panels[0], stored, asked), (panels[1], led, asked)):
         spread = np.zeros((len(values), size))
         spread[cell] = places
-        _draw_archive(axes, facts, snapshot["centroids"], values, spread, scale)
-    _colour_bar(figure, panels[:2].tolist(), scale)
+        draw_archive(axes, facts, snapshot["centroids"], values, spread, scale)
+    colour_bar(figure, panels[:2].tolist(), scale)
     panels[0].set_title(f"Archive: {len(cell)} policies\nQD-score {np.nansum(stored[cell]):,.0f}")
     panels[1].set_title(f"One actor, asked for each\nQD-score {np.nansum(led[cell]):,.0f}")
     axes = panels[2]
@@ -184,7 +183,7 @@ def _segments(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndar
     return x, y
 
 
-def _draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) -> None:
+def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) -> None:
     """Cells by colour: Voronoi cells in two dimensions, bars in one, elites as points beyond."""
     full = np.isfinite(values)
     colours = plt.get_cmap("viridis")
@@ -232,14 +231,14 @@ def _explain(figure, facts) -> None:
         figure.supxlabel(f"descriptor: {facts['descriptor']}", x=0.02, ha="left", fontsize=9)
 
 
-def _scale(values: np.ndarray) -> Normalize:
+def scale_of(values: np.ndarray) -> Normalize:
     if not len(values):
         return Normalize(0.0, 1.0)
     low, high = float(np.min(values)), float(np.max(values))
     return Normalize(low, high if high > low else low + 1.0)
 
 
-def _colour_bar(figure, axes, scale: Normalize) -> None:
+def colour_bar(figure, axes, scale: Normalize) -> None:
     bar = figure.colorbar(
         plt.cm.ScalarMappable(scale, "viridis"), ax=axes, label="fitness", shrink=0.85, pad=0.02
     )
@@ -257,8 +256,8 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
             band(axes, table["evaluations"][:, 0], values, COLOURS[i % 8], STYLES[i % 8])
         axes.set(xlabel="evaluations", ylabel=title)
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-        axes.xaxis.set_major_formatter(FuncFormatter(_thousands))
-        axes.yaxis.set_major_formatter(FuncFormatter(_thousands))
+        axes.xaxis.set_major_formatter(thousands)
+        axes.yaxis.set_major_formatter(thousands)
     counts = {table["qd_score"].shape[1] for table in tables.values()}
     seeds = " or ".join(map(str, sorted(counts)))
     how = "" if counts == {1} else f", median and quartiles of {seeds} seeds"
@@ -279,7 +278,7 @@ def band(axes, x: np.ndarray, values: np.ndarray, colour: str, style: Any) -> No
         axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
-def _thousands(value: float, _position: int) -> str:
+def thousands(value: float, _position: int) -> str:
     if abs(value) >= 1e4:
         return f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k"
     return f"{value:g}"
@@ -301,7 +300,7 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
         left.plot(x, smooth, color=colour, linestyle=STYLES[i % 8], label=origin, linewidth=1.6)
     left.set(xlabel="evaluations", ylabel="added in an iteration")
     left.set_title(f"{facts['algorithm']} on {facts['task']}: additions by variation")
-    left.xaxis.set_major_formatter(FuncFormatter(_thousands))
+    left.xaxis.set_major_formatter(thousands)
     left.set_ylim(bottom=0)
     left.legend()
     _draw_origins(right, facts, snapshot, index)

@@ -138,6 +138,12 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
             if list(entries).count(entry) > 1:
                 raise refusal(f"{name} names {entry} twice", name)
         given[name] = tuple(entries)
+    for name in ("seeds", "first_seed", "evaluations", "checkpoint_every", "reach_every"):
+        value = values.get(name)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise refusal(f"{name} must be a whole number, got {value!r}", name)
+    if not isinstance(values.get("preset", ""), str):
+        raise refusal(f"preset must be a name, got {values['preset']!r}", "preset")
     if not isinstance(values.get("hp", {}), Mapping):
         raise refusal("hp must be a table of hyperparameters", "hp")
     try:

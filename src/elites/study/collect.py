@@ -1,0 +1,206 @@
+"""The results of a study as arrays: curves and final metrics of every algorithm on every task.
+
+Works on what is there: runs that are unfinished, seeds that are spread over several runs, files
+that are being written. What could not be read is named, and left out.
+
+Results of other programs come as CSV with the columns `evaluations`, `metric`, `value`, and, where
+there are several, `seed`, `task` and `label`.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elites.runs import directory as directories
+from elites.runs import evaluation, logs, snapshots
+from elites.runs.directory import METRICS, RESOLVED, RunDirectory, RunError
+from elites.study.study import Item, Study
+
+ARCHIVE_METRICS = (
+    ("qd_score", "QD-score"),
+    ("coverage", "coverage in %"),
+    ("max_fitness", "maximum fitness"),
+)
+FINAL_METRICS = (*ARCHIVE_METRICS, *((n, t) for n, t in evaluation.METRICS if n.startswith("actor_")
+                                     or n == "descriptor_error"))  # fmt: skip
+AXES = (
+    ("evaluations", "evaluations"),
+    ("env_steps", "environment steps"),
+    ("seconds", "wall-clock seconds"),
+)
+
+
+@dataclasses.dataclass
+class Group:
+    """One algorithm on one task; or another program's results, `imported`."""
+
+    task: str
+    label: str
+    imported: bool = False
+    seeds: list[int] = dataclasses.field(default_factory=list)
+    planned: int = 0
+    finished: int = 0
+    """Seeds whose runs are done."""
+    curves: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    """metric -> [n, seeds], as far as all of them have got; the axes among them"""
+    final: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    """metric -> [finished seeds]"""
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    archive: dict[str, np.ndarray] | None = None
+    """A snapshot of the seed with the best QD-score, alone."""
+    archive_seed: int | None = None
+    runs: list[Item] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Results:
+    groups: list[Group]
+    problems: list[str]
+
+    @property
+    def tasks(self) -> list[str]:
+        return list(dict.fromkeys(group.task for group in self.groups))
+
+    def of(self, task: str) -> list[Group]:
+        return [group for group in self.groups if group.task == task]
+
+    @property
+    def unfinished(self) -> list[Group]:
+        return [g for g in self.groups if not g.imported and g.finished < g.planned]
+
+
+def collect(study: Study) -> Results:
+    groups: dict[tuple[str, str], Group] = {}
+    problems: list[str] = []
+    for item in study.items():
+        key = (item.task, item.algorithm)
+        group = groups.setdefault(key, Group(_task_name(item.task), item.algorithm))
+        group.planned += item.seeds
+        group.runs.append(item)
+        try:
+            _add_run(group, study, item)
+        except (RunError, OSError, KeyError, ValueError) as error:
+            problems.append(f"{item.name}: {error}")
+        if study.state(item) == "failed":
+            problems.append(f"{item.name} failed: {item.error}")
+    found = list(groups.values())
+    if study.imported.is_dir():
+        for path in sorted(study.imported.glob("*.csv")):
+            try:
+                found += read_foreign(path, [group.task for group in groups.values()])
+            except ValueError as error:
+                problems.append(str(error))
+    return Results(found, problems)
+
+
+def _task_name(task: str) -> str:
+    return task.rpartition(":")[2]
+
+
+def _add_run(group: Group, study: Study, item: Item) -> None:
+    run = study.run(item)
+    if not (run / METRICS).exists():
+        return
+    group.facts = directories.read_json(run / RESOLVED)
+    table = logs.by_seed(logs.read_table(run / METRICS))
+    if not len(table.get("iteration", ())):
+        return
+    _join(group.curves, table)
+    group.seeds += list(item.seed_numbers)
+    if study.state(item) == "done":
+        final = logs.read_table(run.evaluation / "metrics.csv")
+        group.finished += item.seeds
+        for name, _ in FINAL_METRICS:
+            before = group.final.get(name, np.zeros(0))
+            group.final[name] = np.concatenate([before, final[name].astype(float)])
+    _keep_best_archive(group, run, item)
+
+
+def _join(curves: dict[str, np.ndarray], table: dict[str, np.ndarray]) -> None:
+    """More seeds beside those that are there, as far as all have got."""
+    for name, values in table.items():
+        if name in curves:
+            length = min(len(curves[name]), len(values))
+            curves[name] = np.concatenate([curves[name][:length], values[:length]], axis=1)
+        else:
+            curves[name] = values
+
+
+def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
+    snapshot = snapshots.newest(run)
+    if snapshot is None:
+        return
+    best = snapshots.best_seed(snapshot)
+    mine = {name: snapshot[name][best : best + 1] for name in ("fitness", "descriptors", "origin")}
+    mine |= {"centroids": snapshot["centroids"], "iteration": snapshot["iteration"]}
+
+    def score(archive: dict[str, np.ndarray]) -> float:
+        fitness = archive["fitness"][0]
+        return float(fitness[np.isfinite(fitness)].sum())
+
+    if group.archive is None or score(mine) > score(group.archive):
+        group.archive, group.archive_seed = mine, item.seed_numbers[best]
+
+
+# ----------------------------------------------------------------------------- of other programs
+
+
+def read_foreign(path: Path, tasks: list[str]) -> list[Group]:
+    """Curves of another program; `tasks` are those of the study."""
+    tasks = list(dict.fromkeys(tasks))
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: not a CSV file: {error}") from None
+    known = [name for name, _ in ARCHIVE_METRICS]
+    needed = ("evaluations", "metric", "value")
+    if not rows or not set(needed) <= set(rows[0]):
+        raise ValueError(f"{path}: needs the columns {', '.join(needed)} and at least one row")
+    points: dict[tuple[str, str], dict[str, dict[int, dict[float, float]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(dict))
+    )
+    for number, row in enumerate(rows, start=2):
+        task = row.get("task") or (tasks[0] if len(tasks) == 1 else "")
+        if task not in tasks:
+            raise ValueError(
+                f"{path}, line {number}: task '{task}' is not one of the study's: "
+                f"{', '.join(tasks)}. Give it in a column 'task'"
+            )
+        if row["metric"] not in known:
+            raise ValueError(
+                f"{path}, line {number}: unknown metric '{row['metric']}'. "
+                f"Known: {', '.join(known)}"
+            )
+        try:
+            seed = int(row.get("seed") or 0)
+            x, y = float(row["evaluations"]), float(row["value"])
+        except (TypeError, ValueError):
+            raise ValueError(f"{path}, line {number}: not a number in {dict(row)}") from None
+        points[task, row.get("label") or path.stem][row["metric"]][seed][x] = y
+    return [_foreign_group(task, label, metrics) for (task, label), metrics in points.items()]
+
+
+def _foreign_group(
+    task: str, label: str, metrics: dict[str, dict[int, dict[float, float]]]
+) -> Group:
+    """Seeds at common evaluations: those of the first seed, others interpolated to them."""
+    seeds = sorted({seed for values in metrics.values() for seed in values})
+    group = Group(task, label, imported=True, seeds=seeds, planned=len(seeds), finished=len(seeds))
+    grid = np.array(sorted(next(iter(next(iter(metrics.values())).values()))))
+    group.curves["evaluations"] = np.repeat(grid[:, None], len(seeds), axis=1)
+    for name, by_seed in metrics.items():
+        columns = []
+        for seed in seeds:
+            known = np.array(sorted(by_seed.get(seed, {}).items())).reshape(-1, 2)
+            absent = np.full(len(grid), np.nan)
+            columns.append(np.interp(grid, known[:, 0], known[:, 1]) if len(known) else absent)
+        group.curves[name] = np.stack(columns, axis=1)
+        group.final[name] = group.curves[name][-1]
+    return group

@@ -1,0 +1,144 @@
+"""The figures of a study: learning curves, final archives side by side, additions by variation.
+
+Algorithms differ by colour (Okabe and Ito's, told apart by colour-blind people) and by line style,
+so that a page in black and white can be read as well.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+
+from elites.runs import directory as directories
+from elites.runs.figures import (
+    COLOURS,
+    STYLE,
+    STYLES,
+    band,
+    colour_bar,
+    draw_archive,
+    plt,
+    scale_of,
+    thousands,
+)
+from elites.study.collect import ARCHIVE_METRICS, AXES, Group
+
+
+def curves(groups: Sequence[Group], axis: str) -> Any:
+    """The three metrics of an archive over one of `AXES`; None where no group has it."""
+    drawn = [group for group in groups if axis in group.curves]
+    if not drawn:
+        return None
+    figure, panels = plt.subplots(1, 3, figsize=(12.5, 3.6), layout="constrained")
+    for panel, (metric, title) in zip(panels, ARCHIVE_METRICS, strict=True):
+        for group in drawn:
+            i = groups.index(group)
+            if metric not in group.curves:
+                continue
+            values = group.curves[metric] * (100 if metric == "coverage" else 1)
+            x = np.median(group.curves[axis], axis=1)
+            band(panel, x, values, COLOURS[i % 8], STYLES[i % 8])
+        panel.set(xlabel=dict(AXES)[axis], ylabel=title)
+        low, high = panel.get_ylim()
+        panel.set_ylim(min(0.0, low), high + 0.04 * abs(high))
+        panel.xaxis.set_major_formatter(thousands)
+        panel.yaxis.set_major_formatter(thousands)
+    handles = [
+        Line2D([], [], color=COLOURS[i % 8], linestyle=STYLES[i % 8], label=group.label)
+        for i, group in enumerate(groups)
+        if group in drawn
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5))
+    return figure
+
+
+def archives(groups: Sequence[Group]) -> Any:
+    """The best archive of each algorithm, on one scale; None where there is none."""
+    drawn = [group for group in groups if group.archive is not None]
+    if not drawn:
+        return None
+    columns = min(len(drawn), 4)
+    rows = -(-len(drawn) // columns)
+    figure, grid = plt.subplots(
+        rows,
+        columns,
+        figsize=(3.4 * columns + 0.6, 3.5 * rows),
+        layout="constrained",
+        squeeze=False,
+    )
+    fitness = [group.archive["fitness"][0] for group in drawn if group.archive]
+    scale = scale_of(np.concatenate([f[np.isfinite(f)] for f in fitness]))
+    for panel, group in zip(grid.flat, drawn, strict=False):
+        archive = group.archive
+        assert archive is not None
+        values = archive["fitness"][0]
+        draw_archive(
+            panel, group.facts, archive["centroids"], values, archive["descriptors"][0], scale
+        )
+        full = np.isfinite(values)
+        panel.set_title(
+            f"{group.label}, seed {group.archive_seed}\n{100 * full.mean():.1f} % of cells",
+            fontsize=10,
+        )
+    for panel in grid.flat[len(drawn) :]:
+        panel.set_axis_off()
+    colour_bar(figure, list(grid.flat), scale)
+    return figure
+
+
+def additions(groups: Sequence[Group]) -> Any:
+    """Offspring added in an iteration, by the variation that made them, mean over seeds."""
+    drawn = [g for g in groups if any(name.startswith("added.") for name in g.curves)]
+    if not drawn:
+        return None
+    columns = min(len(drawn), 4)
+    rows = -(-len(drawn) // columns)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(3.2 * columns, 2.7 * rows), layout="constrained", squeeze=False,
+        sharey=True,
+    )  # fmt: skip
+    for panel, group in zip(grid.flat, drawn, strict=False):
+        names = [name for name in group.curves if name.startswith("added.")]
+        for i, name in enumerate(names):
+            values = group.curves[name].mean(axis=1)
+            width = max(len(values) // 40, 1)
+            whole = len(values) // width * width
+            smooth = values[:whole].reshape(-1, width).mean(axis=1)
+            x = group.curves["evaluations"][:whole, 0].reshape(-1, width)[:, -1]
+            panel.plot(
+                x, smooth, color=COLOURS[i % 8], linestyle=STYLES[i % 8],
+                label=name.removeprefix("added."),
+            )  # fmt: skip
+        panel.set_title(group.label, fontsize=10)
+        panel.set_xlabel("evaluations")
+        panel.xaxis.set_major_formatter(thousands)
+        panel.set_ylim(bottom=0)
+        panel.legend(fontsize=8)
+    for panel in grid.flat[len(drawn) :]:
+        panel.set_axis_off()
+    for row in grid:
+        row[0].set_ylabel("added in an iteration")
+    return figure
+
+
+def save(figure: Any, path: Path) -> str:
+    """Write a figure as PDF; the same as SVG, to be put into a page."""
+    with plt.rc_context(STYLE):
+        with directories.replacing(path) as temporary:
+            figure.savefig(temporary, metadata={"CreationDate": None})
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    text = buffer.getvalue()
+    drawing = text[text.index("<svg") :]
+    return re.sub(r"<metadata>.*?</metadata>", "", drawing, count=1, flags=re.DOTALL)
+
+
+def styled():
+    return plt.rc_context({**STYLE, "svg.hashsalt": "elites", "svg.fonttype": "path"})

@@ -1,0 +1,338 @@
+"""The report of a study: one page that needs nothing else, and its figures as PDF.
+
+The page has no script and asks no other host for anything. It works on unfinished studies and says
+so: algorithms are then compared at the last point that all of them have reached.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import math
+import string
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from elites.runs import directory as directories
+from elites.runs.directory import CONFIG, ENVIRONMENT, RunError
+from elites.runs.words import counted
+from elites.study import figures, statistics
+from elites.study.collect import (
+    ARCHIVE_METRICS,
+    AXES,
+    FINAL_METRICS,
+    Group,
+    Results,
+    collect,
+)
+from elites.study.study import Study
+
+PUBLISHED = {
+    # Median over 20 replications after one million evaluations, the paper's second table:
+    # QD-score of archive and policy, descriptor error of archive and policy.
+    "ant_omni": (8.7e5, 8.3e5, 4.04, 6.25),
+    "anttrap_omni": (7.2e5, 7.0e5, 3.44, 5.8),
+    "hexapod_omni": (6.5e5, 0.96e5, 0.078, 1.39),
+    "walker_uni": (9.8e5, 5.2e5, 0.12, 0.27),
+}
+_PUBLISHED_ROWS = (
+    ("QD-score of the archive", "qd_score"),
+    ("QD-score of the policy", "actor_qd_score"),
+    ("descriptor error of the archive", "descriptor_error"),
+    ("descriptor error of the policy", "actor_descriptor_error"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """Where the algorithms of a task are compared."""
+
+    text: str
+    values: dict[str, dict[str, np.ndarray]]
+    """metric -> label -> [seeds]"""
+
+
+def write(study: Study) -> Path:
+    """Write the page and the figures; the path of the page."""
+    results = collect(study)
+    study.report.mkdir(exist_ok=True)
+    sections = [_task_section(study, results, task) for task in results.tasks]
+    body = [_head(study, results), _published(results), *sections, _runs(study, results)]
+    template = string.Template(files("elites.study").joinpath("page.html").read_text("utf-8"))
+    page = template.substitute(
+        title=html.escape(f"{study.path.name}: study"), body="\n".join(filter(None, body))
+    )
+    path = study.report / "report.html"
+    directories.write_text(path, page)
+    return path
+
+
+# ----------------------------------------------------------------------------------------- sections
+
+
+def _head(study: Study, results: Results) -> str:
+    plan = study.plan()
+    seeds = counted(plan.seeds, "seed")
+    lines = [
+        f"<h1>{html.escape(study.path.name)}</h1>",
+        f"<p>{counted(len(plan.tasks), 'task')}, {counted(len(plan.algorithms), 'algorithm')}, "
+        f"{seeds} each. Lines are medians over seeds, shaded areas reach from the first to the "
+        "third quartile.</p>",
+    ]
+    if results.unfinished:
+        rows = [
+            [group.task, group.label, f"{group.finished} of {group.planned} seeds finished"]
+            for group in results.unfinished
+        ]
+        lines.append(
+            '<div class="note" role="note"><strong>This study is unfinished.</strong> What follows '
+            "is what there is so far; algorithms are compared at the last point that all of a "
+            "task's have reached. Go on with <code>elites study</code>."
+            f"{_table([], rows, words=True)}</div>"
+        )
+    if results.problems:
+        items = "".join(f"<li>{html.escape(problem)}</li>" for problem in results.problems)
+        lines.append(
+            '<div class="note" role="note"><strong>Not in this report:</strong>'
+            f"<ul>{items}</ul></div>"
+        )
+    links = "".join(f'<a href="#{html.escape(t)}">{html.escape(t)}</a> ' for t in results.tasks)
+    lines.append(f'<nav aria-label="tasks">{links}<a href="#runs">runs</a></nav>')
+    return "\n".join(lines)
+
+
+def _published(results: Results) -> str:
+    """Archive and distilled policy beside the values that the paper gives."""
+    tasks = [task for task in results.tasks if task in PUBLISHED]
+    conditioned = [g for g in results.groups if _known(g.final.get("actor_qd_score", np.zeros(0)))]
+    if not conditioned:
+        return ""
+    header = ["", *tasks_of(conditioned)]
+    rows = []
+    for i, (title, metric) in enumerate(_PUBLISHED_ROWS):
+        for label in dict.fromkeys(group.label for group in conditioned):
+            cells = []
+            for task in header[1:]:
+                found = [g for g in conditioned if g.task == task and g.label == label]
+                values = found[0].final.get(metric, np.zeros(0)) if found else np.zeros(0)
+                cells.append(_number(float(np.nanmedian(values))) if _known(values) else "")
+            rows.append([f"{title}, {label}", *cells])
+        if tasks:
+            published = [
+                _number(PUBLISHED[task][i]) if task in PUBLISHED else "" for task in header[1:]
+            ]
+            rows.append([f"{title}, published", *published])
+    note = (
+        "<p>Medians over seeds. Published: the paper's, over 20 replications after one million "
+        "evaluations of DCG-MAP-Elites. Its simulator did not repeat an evaluation exactly, hence "
+        "its archives' descriptor errors.</p>"
+        if tasks
+        else "<p>Medians over seeds. The paper has no values for these tasks.</p>"
+    )
+    return f"<section><h2>Archive and policy</h2>{note}{_table(header, rows)}</section>"
+
+
+def tasks_of(groups: Sequence[Group]) -> list[str]:
+    return list(dict.fromkeys(group.task for group in groups))
+
+
+def _task_section(study: Study, results: Results, task: str) -> str:
+    groups = results.of(task)
+    name = html.escape(task)
+    parts = [f'<section id="{name}"><h2>{name}</h2>', _curves(study, task, groups)]
+    point = _point(groups)
+    if point is not None:
+        parts += [_final_table(point), _tests(point)]
+    with figures.styled():
+        for kind, title, figure in (
+            ("archives", "Archives", figures.archives(groups)),
+            ("additions", "Additions by variation", figures.additions(groups)),
+        ):
+            if figure is not None:
+                svg = figures.save(figure, study.report / f"{kind}_{_file_name(task)}.pdf")
+                parts.append(f"<h3>{title}</h3>{_figure(svg, f'{title} on {task}')}")
+    return "\n".join([*parts, "</section>"])
+
+
+def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
+    """The curves over each axis, one shown at a time."""
+    name, shown = _file_name(task), []
+    with figures.styled():
+        for axis, title in AXES:
+            figure = figures.curves(groups, axis)
+            if figure is not None:
+                svg = figures.save(figure, study.report / f"curves_{name}_{axis}.pdf")
+                shown.append((axis, title, svg))
+    if not shown:
+        return "<p>No metrics yet.</p>"
+    inputs, labels, panels = [], [], []
+    for i, (axis, title, svg) in enumerate(shown):
+        key = f"{name}-{axis}"
+        checked = " checked" if i == 0 else ""
+        inputs.append(f'<input type="radio" name="axis-{name}" id="{key}" class="t{i}"{checked}>')
+        labels.append(f'<label for="{key}">over {title}</label>')
+        panels.append(
+            f'<div class="p{i}">{_figure(svg, f"Learning curves on {task} over {title}")}</div>'
+        )
+    return (
+        f'<div class="tabs">{"".join(inputs)}<div class="labels">{"".join(labels)}</div>'
+        f"{''.join(panels)}</div>"
+    )
+
+
+def _point(groups: Sequence[Group]) -> Point | None:
+    """The end, where all have got there; else the last evaluations that all have reached."""
+    begun = [group for group in groups if group.curves]
+    if not begun:
+        return None
+    if all(group.finished == group.planned for group in groups):
+        values = {
+            metric: {
+                g.label: g.final[metric] for g in groups if _known(g.final.get(metric, np.zeros(0)))
+            }
+            for metric, _ in FINAL_METRICS
+        }
+        return Point("at the end", values)
+    common = min(float(group.curves["evaluations"][-1].min()) for group in begun)
+    values = {}
+    for metric, _ in ARCHIVE_METRICS:
+        values[metric] = {}
+        for group in begun:
+            row = int(np.searchsorted(group.curves["evaluations"][:, 0], common, side="right")) - 1
+            if metric in group.curves and row >= 0:
+                values[metric][group.label] = group.curves[metric][row]
+    return Point(f"after {common:,.0f} evaluations, which all of them have reached", values)
+
+
+def _final_table(point: Point) -> str:
+    header = [
+        "algorithm",
+        "metric",
+        "median",
+        "quartiles",
+        "interquartile mean",
+        "95 % interval",
+        "seeds",
+    ]
+    rows = []
+    for metric, title in FINAL_METRICS:
+        factor = 100.0 if metric == "coverage" else 1.0
+        for label, values in point.values.get(metric, {}).items():
+            s = statistics.summary(factor * values)
+            rows.append(
+                [
+                    label, title, _number(s.median), f"{_number(s.lower)} to {_number(s.upper)}",
+                    _number(s.interquartile_mean),
+                    f"{_number(s.interval[0])} to {_number(s.interval[1])}", str(s.seeds),
+                ]
+            )  # fmt: skip
+    rows.sort(key=lambda row: [title for _, title in FINAL_METRICS].index(row[1]))
+    return f"<h3>Metrics {html.escape(point.text)}</h3>{_table(header, rows, words=True)}"
+
+
+def _tests(point: Point) -> str:
+    parts = []
+    for metric, title in ARCHIVE_METRICS:
+        values = point.values.get(metric, {})
+        if len(values) < 2:
+            continue
+        found = statistics.compare(values)
+        labels = list(values)
+        p = {frozenset((c.first, c.second)): c for c in found}
+        rows = [
+            [a, *("" if a == b else _p(p[frozenset((a, b))].bonferroni) for b in labels)]
+            for a in labels
+        ]
+        pairs = [
+            [
+                c.first, c.second, _p(c.p), _p(c.bonferroni), _p(c.holm), _p(c.smallest),
+                f"{c.superiority:.2f}", "counted" if c.exact else "approximated: ties",
+            ]
+            for c in found
+        ]  # fmt: skip
+        least = max(c.smallest for c in found)
+        warning = ""
+        if min(least * len(found), 1.0) > 0.05:
+            warning = (
+                f"<p><strong>Too few seeds to tell:</strong> the smallest p-value that they can "
+                f"reach is {_p(least)}, and {_p(min(least * len(found), 1.0))} once corrected.</p>"
+            )
+        header = ["first", "second", "p", "Bonferroni", "Holm", "smallest p possible",
+                  "first above second", "p is"]  # fmt: skip
+        parts.append(
+            f"<h4>{html.escape(title)}</h4>{_table(['', *labels], rows)}{warning}"
+            f"<details><summary>All pairs</summary>{_table(header, pairs, words=True)}</details>"
+        )
+    if not parts:
+        return ""
+    return (
+        f"<h3>Rank-sum tests {html.escape(point.text)}</h3><p>Two-sided p-values of Wilcoxon's "
+        "rank-sum test, corrected by Bonferroni over the pairs of a table.</p>" + "".join(parts)
+    )
+
+
+def _runs(study: Study, results: Results) -> str:
+    parts = ['<section id="runs"><h2>Runs</h2>']
+    for group in results.groups:
+        for item in group.runs:
+            run = study.run(item)
+            texts = []
+            for name in (CONFIG, ENVIRONMENT):
+                try:
+                    text = json.dumps(directories.read_json(run / name), indent=1)
+                except (OSError, RunError) as error:
+                    text = str(error)
+                texts.append(f"<h4>{name}</h4><pre>{html.escape(text)}</pre>")
+            parts.append(
+                f"<details><summary>{html.escape(item.name)}: {study.state(item)}</summary>"
+                f"{''.join(texts)}</details>"
+            )
+        if group.imported:
+            parts.append(
+                f"<p>{html.escape(group.label)} on {html.escape(group.task)}: imported, "
+                f"{counted(len(group.seeds), 'seed')}</p>"
+            )
+    return "\n".join([*parts, "</section>"])
+
+
+# -------------------------------------------------------------------------------------------- parts
+
+
+def _known(values: np.ndarray) -> bool:
+    return len(values) > 0 and bool(np.isfinite(values).any())
+
+
+def _figure(svg: str, what: str) -> str:
+    return f'<figure role="img" aria-label="{html.escape(what)}">{svg}</figure>'
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:
+    """With `words`, the second column is text as the first."""
+    top = "".join(f"<th scope='col'>{html.escape(cell)}</th>" for cell in header)
+    lines = []
+    for first, *rest in rows:
+        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
+        lines.append(f"<tr><th scope='row'>{html.escape(first)}</th>{cells}</tr>")
+    head = f"<thead><tr>{top}</tr></thead>" if header else ""
+    kind = " class='words'" if words else ""
+    return f"<div class='wide'><table{kind}>{head}<tbody>{''.join(lines)}</tbody></table></div>"
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _p(value: float) -> str:
+    if math.isnan(value):
+        return "–"
+    return f"{value:.4f}" if value >= 1e-4 else f"{value:.1e}"
+
+
+def _file_name(task: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in task)

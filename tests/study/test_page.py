@@ -1,0 +1,82 @@
+"""The report in a real browser: what is shown, what can be chosen, nothing asked of other hosts."""
+
+import os
+import shutil
+
+import pytest
+from program import succeed
+
+playwright = pytest.importorskip("playwright.sync_api", reason="LEFT OUT: needs playwright")
+CHROMIUM = os.environ.get("ELITES_CHROMIUM") or shutil.which("chromium") or ""
+pytestmark = pytest.mark.skipif(
+    not CHROMIUM, reason="LEFT OUT: no Chromium found; install one, or set ELITES_CHROMIUM"
+)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    plan = folder / "plan.toml"
+    plan.write_text(
+        'tasks = ["point_omni"]\nalgorithms = ["me", "dcg_me"]\nseeds = 2\npreset = "smoke"\n'
+    )
+    succeed("study", plan, "--output", folder / "study")
+    succeed("report", folder / "study")
+    return folder / "study" / "report" / "report.html"
+
+
+@pytest.fixture
+def opened(report):
+    """The page, and what it asked for and complained of."""
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        asked, complaints = [], []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(report.as_uri())
+        yield page, asked, complaints
+        browser.close()
+
+
+def test_figures_and_tables_are_there_and_nothing_complains(opened, report):
+    page, asked, complaints = opened
+    assert complaints == []
+    assert asked == [report.as_uri()]
+    assert page.locator("h1").inner_text() == "study"
+    assert page.locator("section#point_omni figure:visible").count() == 3
+    for i in range(3):
+        box = page.locator("section#point_omni figure:visible svg").nth(i).bounding_box()
+        assert box["width"] > 300
+        assert box["height"] > 100
+    table = page.locator("section#point_omni table").first
+    assert "QD-score" in table.inner_text()
+    assert "dcg_me" in table.inner_text()
+    assert page.get_by_text("Too few seeds to tell").first.is_visible()
+
+
+def test_curves_can_be_looked_at_over_each_axis(opened):
+    page, _, complaints = opened
+    for axis in ("environment steps", "wall-clock seconds", "evaluations"):
+        page.get_by_text(f"over {axis}", exact=True).click()
+        shown = page.locator("section#point_omni .tabs figure:visible")
+        assert shown.count() == 1
+        assert shown.get_attribute("aria-label").endswith(f"over {axis}")
+    page.locator("section#point_omni .tabs input").first.focus()
+    page.keyboard.press("ArrowRight")
+    label = page.locator("section#point_omni .tabs figure:visible").get_attribute("aria-label")
+    assert label.endswith("over environment steps")
+    assert complaints == []
+
+
+def test_a_narrow_window_does_not_scroll_sideways(opened):
+    page, _, _ = opened
+    page.set_viewport_size({"width": 420, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+
+
+def test_details_open(opened):
+    page, _, _ = opened
+    page.get_by_text("All pairs").first.click()
+    assert page.get_by_text("smallest p possible").first.is_visible()

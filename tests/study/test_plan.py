@@ -1,0 +1,94 @@
+"""Plans: what a file may say, and what is said of a wrong one."""
+
+import dataclasses
+
+import pytest
+
+from elites.study import plan as plans
+from elites.study.plan import BUILT_IN, Plan
+
+GOOD = """
+tasks = ["point_omni", "arm_reach"]
+algorithms = ["me", "dcg_me"]
+seeds = 4
+preset = "smoke"
+
+[hp]
+cells = 16
+policy_hidden = [4, 4]
+"""
+
+
+def read(tmp_path, text: str) -> Plan:
+    path = tmp_path / "plan.toml"
+    path.write_text(text)
+    return plans.read(str(path))
+
+
+def test_a_file_becomes_configurations(tmp_path):
+    plan = read(tmp_path, GOOD)
+    assert plan.pairs() == [
+        ("point_omni", "me"),
+        ("point_omni", "dcg_me"),
+        ("arm_reach", "me"),
+        ("arm_reach", "dcg_me"),
+    ]
+    config = plan.config("arm_reach", "dcg_me", range(2, 4))
+    assert (config.task, config.algorithm) == ("arm_reach", "dcg_me")
+    assert (config.seeds, config.first_seed) == (2, 2)
+    assert (config.hp.cells, config.hp.policy_hidden) == (16, (4, 4))
+    assert config.hp.batch_size == 32  # the preset's
+    assert config.evaluations == 320
+
+
+def test_the_papers_experiment_is_built_in():
+    plan = BUILT_IN["paper"]
+    assert (len(plan.tasks), len(plan.algorithms), plan.seeds) == (4, 8, 20)
+    config = plan.config("ant_omni", "dcg_me", plan.seed_numbers)
+    assert (config.evaluations, config.seeds, config.hp.cells) == (1_000_000, 20, 1024)
+    assert set(BUILT_IN["ablations"].algorithms) < set(plan.algorithms)
+
+
+def test_a_plan_survives_being_saved(tmp_path):
+    plan = read(tmp_path, GOOD)
+    again = plans.from_values(plan.to_json(), "plan.json")
+    assert again.to_json() == plan.to_json()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("seeds = 4", "sedes = 4"), r"plan.toml, line 4: unknown field 'sedes'\. Did you mean"),
+        (('"arm_reach"', '"arm_reech"'), r"line 2: unknown task 'arm_reech'.*arm_reach"),
+        (('"dcg_me"', '"dcg"'), r"line 3: unknown algorithm 'dcg'.*dcg_me"),
+        (('["me", "dcg_me"]', "[]"), r"line 3: algorithms is empty"),
+        (('["point_omni", "arm_reach"]', "[]"), r"line 2: tasks is empty"),
+        (('["me", "dcg_me"]', '["me", "me"]'), r"line 3: algorithms names me twice"),
+        (('["me", "dcg_me"]', '"me"'), r"line 3: algorithms must be a list of names"),
+        (("seeds = 4", "seeds = 0"), r"line 4: seeds must be a whole number of at least 1"),
+        (("seeds = 4", 'seeds = "many"'), r"line 4: seeds must be a whole number, got 'many'"),
+        (("cells = 16", "cels = 16"), r"line 8: unknown hyperparameter 'cels'.*cells"),
+        (("cells = 16", "cells = -1"), r"line 8: cells must be a whole number of at least 1"),
+        (('preset = "smoke"', 'preset = "smok"'), r"unknown preset 'smok'"),
+        (("seeds = 4", "seeds = = 4"), r"plan.toml: .*line 4"),
+        (('algorithms = ["me", "dcg_me"]', ""), r"algorithms is missing"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path, change, message):
+    assert change[0] in GOOD
+    with pytest.raises(ValueError, match=message) as caught:
+        read(tmp_path, GOOD.replace(*change))
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_plans_name_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown plan 'papr'.*paper.*Known: paper, ablations"):
+        plans.read("papr")
+    with pytest.raises(ValueError, match=r"none\.toml: no such file"):
+        plans.read("none.toml")
+
+
+def test_a_budget_below_one_batch_is_refused():
+    plan = dataclasses.replace(BUILT_IN["smoke"], evaluations=40)
+    with pytest.raises(ValueError, match=r"smoke: dcg_me on point_omni: evaluations must be at"):
+        plans.refuse_small_budget(plan, "smoke")

@@ -1,0 +1,158 @@
+"""The scheduler with an engine that does as it is told: failures, splits, waiting, stopping."""
+
+import io
+
+import pytest
+
+from elites.runs.signals import Signals
+from elites.study import scheduler, worker
+from elites.study.plan import Plan
+from elites.study.scheduler import Scheduler
+from elites.study.study import Study, open_study
+from elites.study.table import Live
+
+PLAN = Plan(("point_omni",), ("me", "dcg_me", "pga_me"), seeds=4, preset="smoke")
+
+
+class Script:
+    """Exit codes by the name of a run, one for each time it is started; done without any."""
+
+    def __init__(self, study: Study, codes: dict[str, list[int]], places: int = 2):
+        self.study, self.codes, self.places = study, codes, places
+        self.started: list[str] = []
+        self.most = self.now = 0
+
+    def start(self, study, item):
+        self.started.append(item.name)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        codes = self.codes.get(item.name, [])
+        return Told(self, item, codes.pop(0) if codes else worker.DONE)
+
+
+class Told:
+    def __init__(self, script: Script, item, code: int):
+        self.script, self.item, self.code, self.polls = script, item, code, 0
+        self.stopped = False
+
+    def poll(self):
+        self.polls += 1
+        if self.polls < 3 and not self.stopped:
+            return None
+        self.script.now -= 1
+        if self.stopped:
+            return worker.STOPPED
+        if self.code == worker.DONE:
+            path = self.script.study.run(self.item).path
+            path.mkdir(parents=True, exist_ok=True)
+            (path / "summary.md").write_text("done")
+        return self.code
+
+    def stop(self):
+        self.stopped = True
+
+
+@pytest.fixture
+def study(tmp_path):
+    path = tmp_path / "study"
+    path.mkdir()
+    return open_study(path, PLAN)
+
+
+def work(study, codes, places: int = 2):
+    engine, out = Script(study, codes, places), io.StringIO()
+    live = Live(study, out, every=0.0)
+    result = Scheduler(study, engine, live, pause=0.0).work(Signals())
+    return result, engine, out.getvalue()
+
+
+ME, DCG, PGA = (f"point_omni-{name}-seeds-0-3" for name in ("me", "dcg_me", "pga_me"))
+
+
+def test_all_are_done_and_nothing_twice(study):
+    result, engine, out = work(study, {})
+    assert (result.done, result.failed, result.stopped) == (3, [], False)
+    assert engine.started == [ME, DCG, PGA]
+    assert engine.most == 2
+    assert f"{DCG}: running" in out
+    assert f"{DCG}: done" in out
+    result, engine, _ = work(study, {})
+    assert engine.started == []
+    assert result.done == 3
+
+
+def test_a_failed_run_is_tried_once_more(study):
+    study.logs.mkdir()
+    (study.logs / f"{ME}.log").write_text("compiling\nelites: it broke\n")
+    result, engine, out = work(study, {ME: [1]})
+    assert result.failed == []
+    assert engine.started.count(ME) == 2
+    assert f"{ME} failed: it broke; trying again" in out
+
+
+def test_one_that_fails_twice_is_reported_and_the_rest_goes_on(study):
+    result, engine, _ = work(study, {DCG: [1, -9, 1]})
+    assert [item.name for item in result.failed] == [DCG]
+    assert "ended by signal 9" in result.failed[0].error
+    assert result.done == 2
+    assert engine.started.count(DCG) == 2
+    # Another start reports it again, and does not try for ever.
+    result, engine, _ = work(study, {})
+    assert [item.name for item in result.failed] == [DCG]
+    assert engine.started == []
+
+
+def test_what_does_not_fit_is_split_by_seeds(study):
+    result, _, out = work(study, {DCG: [4], "point_omni-dcg_me-seeds-0-1": [4]})
+    assert result.done == 5
+    assert "does not fit in memory" in out
+    names = [item.name for item in study.items() if item.algorithm == "dcg_me"]
+    assert names == [f"point_omni-dcg_me-seeds-{s}" for s in ("0-0", "1-1", "2-3")]
+    seeds = [s for item in study.items() if item.algorithm == "dcg_me" for s in item.seed_numbers]
+    assert seeds == [0, 1, 2, 3]
+
+
+def test_one_seed_that_does_not_fit_has_failed(tmp_path):
+    path = tmp_path / "one"
+    path.mkdir()
+    study = open_study(path, Plan(("point_omni",), ("me",), seeds=1, preset="smoke"))
+    result, _, _ = work(study, {"point_omni-me-seeds-0-0": [4, 4]})
+    assert len(result.failed) == 1
+
+
+def test_a_run_that_another_process_still_holds_is_waited_for(study):
+    result, engine, _ = work(study, {ME: [5, 5, 5]})
+    assert result.done == 3
+    assert engine.started.count(ME) == 4
+    assert all(item.attempts == 0 for item in study.items())
+
+
+def test_but_not_for_ever(study, monkeypatch):
+    monkeypatch.setattr(scheduler, "PATIENCE", 0.0)
+    result, _, _ = work(study, {ME: [5] * 9})
+    assert [item.name for item in result.failed] == [ME]
+
+
+def test_a_signal_stops_all_and_loses_none(study):
+    engine = Script(study, {}, places=2)
+    signals = Signals()
+    signals.received = 15
+    result = Scheduler(study, engine, Live(study, io.StringIO()), pause=0.0).work(signals)
+    assert result.stopped
+    assert engine.started == []
+    assert work(study, {})[0].done == 3
+
+
+def test_a_directory_with_another_study_a_run_or_files_is_refused(study, tmp_path):
+    other = Plan(("point_omni",), ("me", "dcg_me", "pga_me"), seeds=5, preset="smoke")
+    with pytest.raises(ValueError, match="holds another study: seeds is 4, asked for was 5"):
+        open_study(study.path, other)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds a run"):
+        open_study(run, PLAN)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "thesis.tex").write_text("")
+    with pytest.raises(ValueError, match="not empty and not a study"):
+        open_study(tmp_path / "files", PLAN)

@@ -1,0 +1,221 @@
+"""Studies by the real command, in processes that are really killed; and what the report says."""
+
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from program import command, complaint, contents, elites, environment, rows, succeed
+
+from elites.study import collect
+from elites.study.study import Study
+
+PLAN = """
+tasks = ["point_omni"]
+algorithms = ["me", "pga_me"]
+seeds = 3
+preset = "smoke"
+checkpoint_every = 2
+"""
+RUNS = ("point_omni-me-seeds-0-2", "point_omni-pga_me-seeds-0-2")
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("plans") / "small.toml"
+    path.write_text(PLAN)
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(plan, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("studies") / "finished"
+    done = succeed("study", plan, "--output", path)
+    assert "2 runs done" in done.stdout
+    return path
+
+
+def page(path: Path) -> str:
+    succeed("report", path)
+    return (path / "report" / "report.html").read_text()
+
+
+def without_time(text: str) -> str:
+    """A report without what depends on the clock: curves over seconds, the environments of runs."""
+    text = re.sub(r'<div class="p2">.*?</figure></div>', "", text, flags=re.DOTALL)
+    return re.sub(r'<section id="runs">.*', "", text, flags=re.DOTALL)
+
+
+def test_a_study_that_is_done_is_done(finished, plan):
+    before = contents(finished / "runs")
+    done = succeed("study", plan, "--output", finished)
+    assert "2 runs done" in done.stdout
+    assert contents(finished / "runs") == before
+
+
+def test_seeds_of_an_algorithm_are_one_run_with_their_own_results(finished):
+    study = Study(finished)
+    assert tuple(item.name for item in study.items()) == RUNS
+    results = collect.collect(study)
+    assert results.problems == []
+    assert [(g.label, g.seeds, g.finished) for g in results.groups] == [
+        ("me", [0, 1, 2], 3),
+        ("pga_me", [0, 1, 2], 3),
+    ]
+    qd_score = results.groups[0].final["qd_score"]
+    assert len(set(qd_score.tolist())) == 3
+
+
+def test_killed_again_and_again_it_comes_to_the_same_report(finished, plan, tmp_path):
+    path = tmp_path / "finished"  # its name is the title of the report
+    chance = random.Random(1)
+    arguments = command("study", plan, "--output", path)
+    kills = 0
+    for _ in range(60):
+        process = subprocess.Popen(
+            arguments, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            process.communicate(timeout=chance.uniform(4.0, 9.0))
+            if process.returncode == 0:
+                break
+        except subprocess.TimeoutExpired:
+            process.kill()  # its workers notice, and end
+            process.communicate()
+            kills += 1
+    assert process.returncode == 0
+    assert kills >= 2
+    assert all(item.attempts == 0 for item in Study(path).items())
+    for run in RUNS:
+        for table in ("metrics.csv", "evaluation/metrics.csv", "evaluation/cells.csv"):
+            assert rows(path / "runs" / run / table) == rows(finished / "runs" / run / table)
+    assert without_time(page(path)) == without_time(page(finished))
+
+
+def test_a_signal_lets_runs_save_and_says_how_to_go_on(plan, tmp_path):
+    path = tmp_path / "study"
+    slow = tmp_path / "slow.toml"
+    slow.write_text(PLAN + "evaluations = 1_000_000_000\n")
+    process = subprocess.Popen(
+        command("study", slow, "--output", path),
+        env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    checkpoints = path / "runs" / RUNS[0] / "checkpoints"
+    while not (checkpoints.is_dir() and (checkpoints / "last").exists()):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 3
+    assert "everything is saved. Go on with:" in out
+    assert Study(path).items()[0].attempts == 0
+    text = page(path)
+    assert "This study is unfinished" in text
+    assert "0 of 3 seeds finished" in text
+
+
+def test_another_plan_in_the_same_directory_is_refused(finished, plan, tmp_path):
+    other = tmp_path / "other.toml"
+    other.write_text(PLAN.replace("seeds = 3", "seeds = 2"))
+    before = contents(finished)
+    said = complaint(elites("study", other, "--output", finished), 2)
+    assert "holds another study: seeds is 3, asked for was 2" in said
+    assert contents(finished) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("study", "papre"), "unknown plan 'papre'"),
+        (("study", "smoke", "--jobs", 0), "--jobs must be at least 1"),
+        (("report", "nowhere"), "nowhere: no such directory"),
+    ],
+)
+def test_refusals(arguments, message):
+    assert message in complaint(elites(*arguments), 2)
+
+
+def test_a_run_is_not_a_study(finished):
+    said = complaint(elites("report", finished / "runs" / RUNS[0]), 2)
+    assert "a run, not a study" in said
+
+
+# -------------------------------------------------------------------------------------- the report
+
+
+@pytest.fixture
+def copy(finished, tmp_path) -> Path:
+    path = tmp_path / "copy"
+    shutil.copytree(finished, path, symlinks=True)
+    return path
+
+
+def test_the_report_has_what_a_reader_looks_for(finished):
+    text = page(finished)
+    assert text.count("<figure") == 5  # curves over three axes, archives, additions
+    for words in ("Metrics at the end", "Rank-sum tests", "Bonferroni", "Too few seeds to tell"):
+        assert words in text
+    assert "unfinished" not in text
+    assert "http://" not in re.sub(r'xmlns(:\w+)?="[^"]*"|<!DOCTYPE[^>]*>', "", text)
+    assert "<script" not in text
+    pdfs = sorted(p.name for p in (finished / "report").glob("*.pdf"))
+    assert len(pdfs) == 5
+    assert (finished / "report" / pdfs[0]).read_bytes().startswith(b"%PDF")
+
+
+def test_half_a_line_of_metrics_does_not_break_it(copy):
+    path = copy / "runs" / RUNS[0] / "metrics.csv"
+    text = path.read_text()
+    path.write_text(text[: len(text) - 20])
+    assert "Metrics at the end" in page(copy)
+
+
+def test_a_damaged_run_is_named_and_left_out(copy):
+    (copy / "runs" / RUNS[0] / "metrics.csv").write_text("iteration,seed\n1,2,3\n4,5\n")
+    text = page(copy)
+    assert "Not in this report" in text
+    assert RUNS[0] in text
+    assert "pga_me" in text
+
+
+def test_results_of_another_program_lie_beside_ours(copy, tmp_path):
+    foreign = tmp_path / "theirs.csv"
+    lines = ["evaluations,metric,value,seed"]
+    lines += [f"{e},qd_score,{e * (1 + s)},{s}" for s in range(3) for e in (64, 160, 320)]
+    foreign.write_text("\n".join(lines) + "\n")
+    succeed("report", copy, "--add", foreign)
+    text = (copy / "report" / "report.html").read_text()
+    assert "theirs on point_omni: imported, 3 seeds" in text
+    assert re.search(r"<th scope='row'>theirs</th><td>QD-score</td><td>640</td>", text)
+    assert "theirs" in page(copy)  # kept with the study
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n", "needs the columns evaluations, metric, value"),
+        ("evaluations,metric,value\n64,speed,3\n", "line 2: unknown metric 'speed'"),
+        ("evaluations,metric,value\n64,qd_score,fast\n", "line 2: not a number"),
+        (
+            "evaluations,metric,value,task\n64,qd_score,3,moon\n",
+            "line 2: task 'moon' is not one of",
+        ),
+    ],
+)
+def test_foreign_results_that_cannot_be_used_are_refused(copy, tmp_path, text, message):
+    foreign = tmp_path / "theirs.csv"
+    foreign.write_text(text)
+    assert message in complaint(elites("report", copy, "--add", foreign), 2)
+    assert not (copy / "imported").exists()
+
+
+def test_names_are_text_not_markup(copy):
+    strange = copy.with_name("<script>alert(1)</script>&".replace("/", "_"))
+    copy.rename(strange)
+    text = page(strange)
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
