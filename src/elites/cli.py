@@ -24,7 +24,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -268,16 +268,28 @@ def study(
     plan: Annotated[str, tyro.conf.Positional],
     output: Path | None = None,
     jobs: int | None = None,
+    engine: Literal["local", "ray"] = "local",
+    address: str | None = None,
+    cpus: float = 1,
+    gpus: float = 0,
 ) -> int:
     """Run a plan: tasks x algorithms x seeds; what is done already is never repeated.
 
     Args:
         plan: A built-in plan (paper, ablations, smoke) or a TOML file.
         output: The directory of the study; studies/PLAN if not given.
-        jobs: Runs at a time; one for each GPU if not given, one without.
+        jobs: Runs at a time on this machine; one for each GPU if not given, one without.
+        engine: Where to compute: processes of this machine, or a Ray cluster.
+        address: Of the Ray cluster; without it, one is started on this machine.
+        cpus: What each run asks of the Ray cluster.
+        gpus: The same, of GPUs.
     """
     if jobs is not None and jobs < 1:
         raise ValueError(f"--jobs must be at least 1, got {jobs}. See 'elites study --help'")
+    if cpus <= 0 or gpus < 0:
+        raise ValueError(f"--cpus must be above 0 and --gpus not below, got {cpus:g} and {gpus:g}")
+    if engine == "ray" and importlib.util.find_spec("ray") is None:
+        raise ValueError("--engine ray needs the package ray: pip install 'elites[ray]'")
     from elites.study import plan as plans
 
     chosen = plans.read(plan)
@@ -293,7 +305,13 @@ def study(
     plans.refuse_small_budget(chosen, plan)
     with directories.locked(path):
         opened = studies.open_study(path, chosen)
-        result = scheduler.work_off(opened, engines.LocalEngine(jobs), Live(opened))
+        if engine == "ray":
+            from elites.study.on_ray import RayEngine
+
+            where = RayEngine(address, cpus, gpus)
+        else:
+            where = engines.LocalEngine(jobs)
+        result = scheduler.work_off(opened, where, Live(opened))
     again = f"{_program()} study {shlex.quote(plan)} --output {shlex.quote(str(path))}"
     if result.stopped:
         print(f"stopped with {result.done} runs done; everything is saved. Go on with: {again}")

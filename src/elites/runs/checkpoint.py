@@ -33,6 +33,7 @@ FORMAT = 1
 KEPT = 2
 WEIGHTS, STATE = "weights.npz", "state.npz"
 _MANIFEST, _LAST = "manifest.json", "last"
+FILES = (WEIGHTS, STATE, _MANIFEST)
 
 Arrays = Mapping[str, np.ndarray]
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]  # name -> shape, type
@@ -76,20 +77,44 @@ def save(
         with naming(path), open(path, "w", encoding="utf-8") as file:
             json.dump(manifest, file, indent=1)
             flush(file)
-        sync_directory(temporary)
-        if final.exists():  # a damaged one that was passed over, and is now reached again
-            final.rename(directory / f".dropped-{iteration:09d}")
-        temporary.rename(final)
+        _name(temporary, final)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+    return final
+
+
+def receive(directory: Path, iteration: int, files: Mapping[str, bytes]) -> None:
+    """Take in a checkpoint that another machine saved, as its files."""
+    final = directory / f"{iteration:09d}"
+    temporary = directory / f".writing-{iteration:09d}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        for name in FILES:
+            with open(temporary / name, "xb") as file:
+                file.write(files[name])
+                flush(file)
+        read_manifest(temporary)
+        _name(temporary, final)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _name(temporary: Path, final: Path) -> None:
+    """Give a whole checkpoint its name, point `last` at it, drop older ones."""
+    directory = final.parent
+    sync_directory(temporary)
+    if final.exists():  # a damaged one that was passed over, and is now reached again
+        final.rename(directory / f".dropped-{final.name}")
+    temporary.rename(final)
     sync_directory(directory)
     _point_last(directory, final.name)
     for old in complete(directory)[:-KEPT]:
         # Renamed first: a process killed while deleting must not leave half a checkpoint.
         old.rename(directory / f".dropped-{old.name}")
     sweep(directory)
-    return final
 
 
 def write_arrays(path: Path, arrays: Arrays) -> dict[str, Any]:

@@ -26,6 +26,11 @@ _LAYOUT = re.compile(
 _MOST = 10**12  # bytes that an unpacked run may have
 
 
+def belongs_to_a_run(name: str) -> bool:
+    """Whether a path inside a run's directory is that of one of its files."""
+    return bool(_LAYOUT.fullmatch(name))
+
+
 def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
     """Write a run to a zip: its size in bytes. Without the training state it cannot be resumed."""
     if output.exists():
@@ -39,7 +44,7 @@ def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
         for path in sorted(run.path.rglob("*")):
             inside = path.relative_to(run.path).as_posix()
             left_out = path.name == checkpoints.STATE and not training_state
-            if _LAYOUT.fullmatch(inside) and path.is_file() and not left_out:
+            if belongs_to_a_run(inside) and path.is_file() and not left_out:
                 file.write(path, inside)
     return output.stat().st_size
 
@@ -87,7 +92,7 @@ def _refuse_unsafe(source: Path, members: list[zipfile.ZipInfo]) -> None:
             raise RunError(f"{source}: refused, '{name}' would be written outside of the run")
         if kind not in (0, stat.S_IFREG):
             raise RunError(f"{source}: refused, '{name}' is a link or a device, not a plain file")
-        if not _LAYOUT.fullmatch(name):
+        if not belongs_to_a_run(name):
             raise RunError(f"{source}: refused, '{name}' is no file of a run")
         if name in seen:
             raise RunError(f"{source}: refused, it holds '{name}' twice")

@@ -24,8 +24,10 @@ class Handle(Protocol):
 
 
 class Engine(Protocol):
-    places: int
-    """Runs at a time."""
+    @property
+    def places(self) -> int:
+        """Runs at a time."""
+        ...
 
     def start(self, study: Study, item: Item) -> Handle: ...
 

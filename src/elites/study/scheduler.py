@@ -18,6 +18,7 @@ from elites.study.engines import Engine, Handle
 from elites.study.study import ATTEMPTS, Item, Study
 from elites.study.table import Live
 
+LOSSES = 5  # machines that a run may lose before it counts as failed
 PATIENCE = 60.0  # seconds to wait for a process that still holds a run
 
 
@@ -33,6 +34,7 @@ class Scheduler:
         self.items = study.items()
         self.queue = deque(item for item in self.items if study.state(item) == "queued")
         self.running: dict[str, tuple[Item, Handle]] = {}
+        self._lost: dict[str, int] = {}
         self._held: dict[str, float] = {}  # since when another process holds a run
 
     def work(self, signals: Signals) -> Result:
@@ -71,6 +73,12 @@ class Scheduler:
             self.live.say(f"{item.name} does not fit in memory: split in two")
             self._replace(item, *item.halves())
             return
+        if code == worker.LOST and not stopping:
+            self._lost[item.name] = self._lost.get(item.name, 0) + 1
+            if self._lost[item.name] <= LOSSES:
+                self.live.say(f"{item.name} was lost with its machine: goes on elsewhere")
+                self.queue.append(item)
+                return
         if code == worker.IN_USE:
             since = self._held.setdefault(item.name, time.monotonic())
             if time.monotonic() - since < PATIENCE and not stopping:

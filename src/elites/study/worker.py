@@ -17,7 +17,7 @@ from elites.runs import session
 from elites.runs.directory import InUseError, OutOfMemoryError, RunError, TooLargeError
 from elites.study.study import Item, Study
 
-DONE, FAILED, STOPPED, TOO_LARGE, IN_USE = 0, 1, 3, 4, 5
+DONE, FAILED, STOPPED, TOO_LARGE, IN_USE, LOST = 0, 1, 3, 4, 5, 6
 
 
 def main(arguments: list[str]) -> int:

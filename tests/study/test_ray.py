@@ -1,0 +1,109 @@
+"""Studies on a real Ray cluster: two machines (processes of Ray's), one of them killed mid-run."""
+
+import io
+import os
+import threading
+import time
+
+import pytest
+from program import environment, rows
+
+pytest.importorskip("ray", reason="LEFT OUT: needs ray")
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
+
+from elites.study import on_ray, scheduler  # noqa: E402
+from elites.study.engines import LocalEngine  # noqa: E402
+from elites.study.plan import Plan  # noqa: E402
+from elites.study.study import open_study  # noqa: E402
+from elites.study.table import Live  # noqa: E402
+
+PLAN = Plan(
+    ("point_omni",), ("me", "pga_me"), seeds=2, preset="smoke", evaluations=32 * 120,
+    checkpoint_every=10,
+)  # fmt: skip
+TABLES = ("metrics.csv", "evaluation/metrics.csv", "evaluation/cells.csv")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The same study, undisturbed, on this machine."""
+    path = tmp_path_factory.mktemp("alone")
+    study = open_study(path, PLAN)
+    before = dict(os.environ)
+    os.environ.update(environment())
+    try:
+        result = scheduler.work_off(study, LocalEngine(1), Live(study, io.StringIO()))
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    assert result.done == 2
+    return study
+
+
+@pytest.fixture
+def cluster():
+    import ray
+    from ray.cluster_utils import Cluster
+
+    before = dict(os.environ)
+    os.environ.update(environment(RAY_DEDUP_LOGS="0", RAY_USAGE_STATS_ENABLED="0"))
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    made.add_node(num_cpus=1)
+    made.add_node(num_cpus=1)
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    yield made
+    ray.shutdown()
+    made.shutdown()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.mark.parametrize("in_place", [True, False], ids=["shared directory", "files are sent"])
+def test_a_lost_machines_run_goes_on_elsewhere(cluster, alone, tmp_path, in_place):
+    study = open_study(tmp_path, PLAN)
+    out = io.StringIO()
+    victims = list(cluster.worker_nodes)
+
+    def kill() -> None:
+        """Once both runs have saved something, one machine dies."""
+        wanted = [study.run(item).checkpoints / "last" for item in study.items()]
+        while not all(path.exists() for path in wanted):
+            time.sleep(0.05)
+        cluster.remove_node(victims[0], allow_graceful=False)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    engine = on_ray.RayEngine(in_place=in_place)
+    assert engine.places == 2
+    result = scheduler.work_off(study, engine, Live(study, out, every=0.2))
+    killer.join(timeout=10)
+    assert not killer.is_alive()
+    assert (result.done, result.failed) == (2, []), out.getvalue()
+    assert "was lost with its machine: goes on elsewhere" in out.getvalue()
+    assert all(item.attempts == 0 for item in study.items())
+    for item in study.items():
+        for table in TABLES:
+            assert rows(study.run(item).path / table) == rows(alone.run(item).path / table)
+
+
+def test_files_of_a_run_arrive_whole_or_not_at_all(alone, tmp_path):
+    source = alone.run(alone.items()[0]).path
+    sent: set[str] = set()
+    files = on_ray.new_files(source, sent)
+    again = on_ray.new_files(source, sent)
+    assert "metrics.csv" in again  # it may have grown
+    assert not any(name.startswith(("checkpoints/", "snapshots/")) for name in again)
+    half = {name: data for name, data in files.items() if not name.endswith("manifest.json")}
+    on_ray.put(tmp_path / "half", half)
+    assert not list((tmp_path / "half").glob("checkpoints/*"))
+    on_ray.put(tmp_path / "whole", files)
+    for name, data in files.items():
+        assert (tmp_path / "whole" / name).read_bytes() == data
+    assert (tmp_path / "whole" / "checkpoints" / "last").resolve().name == "000000119"
+    with pytest.raises(ValueError, match="is no file of a run"):
+        on_ray.put(tmp_path / "evil", {"../escape.py": b"x"})
+
+
+def test_no_cluster_at_an_address_is_one_line():
+    with pytest.raises(ValueError, match=r"no Ray cluster at '127\.0\.0\.1:1'"):
+        on_ray.RayEngine("127.0.0.1:1")
