@@ -146,9 +146,9 @@ def as_if_on_a_gpu():
 @pytest.mark.filterwarnings("ignore:The Pallas Triton backend")
 def test_a_turn_is_eight_kernels_on_a_gpu():
     part = learner(14, 3, 2, hidden=(64, 64))
-    batches, noise = data(14, 3, 2, 40)
+    arguments = begun(part), *data(14, 3, 2, 40)
     with as_if_on_a_gpu():
-        traced = jax.jit(functools.partial(fused.train, part)).trace(begun(part), batches, noise)
+        traced = jax.jit(functools.partial(fused.train, part)).trace(*arguments)
         text = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert text.count("@__gpu$xla.gpu.triton") == 8  # 5 of the first step, 3 of the second
 
