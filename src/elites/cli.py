@@ -288,6 +288,10 @@ def study(
         raise ValueError(f"--jobs must be at least 1, got {jobs}. See 'elites study --help'")
     if cpus <= 0 or gpus < 0:
         raise ValueError(f"--cpus must be above 0 and --gpus not below, got {cpus:g} and {gpus:g}")
+    if engine == "ray" and jobs is not None:
+        raise ValueError("--jobs is for --engine local; on Ray, --cpus and --gpus decide")
+    if engine == "local" and (address is not None or cpus != 1 or gpus != 0):
+        raise ValueError("--address, --cpus and --gpus are for --engine ray")
     if engine == "ray" and importlib.util.find_spec("ray") is None:
         raise ValueError("--engine ray needs the package ray: pip install 'elites[ray]'")
     from elites.study import plan as plans
@@ -336,16 +340,21 @@ def report(
     from elites.study import study as studies
 
     found = studies.existing(study)
+    if importlib.util.find_spec("scipy") is None:
+        raise ValueError("a report needs the package scipy: pip install 'elites[study]'")
     from elites.study import collect
     from elites.study import report as reporting
 
-    tasks = [item.task for item in found.items()]
+    tasks = [studies.task_name(item.task) for item in found.items()]
     for path in add:
         if not path.is_file():
             raise ValueError(f"{path}: no such file")
-        collect.read_foreign(path, tasks)
+        kept = found.imported / path.name
+        others = [group for group in collect.collect(found).groups if not kept.exists()]
+        theirs = collect.read_foreign(path, tasks)
+        collect.refuse_taken_labels(path, theirs, {group.label for group in others})
         found.imported.mkdir(exist_ok=True)
-        directories.write_text(found.imported / path.name, path.read_text(encoding="utf-8"))
+        directories.write_text(kept, path.read_text(encoding="utf-8"))
     print(reporting.write(found))
 
 

@@ -15,14 +15,11 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("page")
-    plan = folder / "plan.toml"
-    plan.write_text(
-        'tasks = ["point_omni"]\nalgorithms = ["me", "dcg_me"]\nseeds = 2\npreset = "smoke"\n'
-    )
-    succeed("study", plan, "--output", folder / "study")
-    succeed("report", folder / "study")
-    return folder / "study" / "report" / "report.html"
+    """The built-in small study, and its page."""
+    path = tmp_path_factory.mktemp("page") / "study"
+    succeed("study", "smoke", "--output", path)
+    succeed("report", path)
+    return path / "report" / "report.html"
 
 
 @pytest.fixture
@@ -59,7 +56,7 @@ def test_figures_and_tables_are_there_and_nothing_complains(opened, report):
 def test_curves_can_be_looked_at_over_each_axis(opened):
     page, _, complaints = opened
     for axis in ("environment steps", "wall-clock seconds", "evaluations"):
-        page.get_by_text(f"over {axis}", exact=True).click()
+        page.locator("section#point_omni").get_by_text(f"over {axis}", exact=True).click()
         shown = page.locator("section#point_omni .tabs figure:visible")
         assert shown.count() == 1
         assert shown.get_attribute("aria-label").endswith(f"over {axis}")

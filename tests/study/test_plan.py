@@ -69,7 +69,7 @@ def test_a_plan_survives_being_saved(tmp_path):
         (("seeds = 4", 'seeds = "many"'), r"line 4: seeds must be a whole number, got 'many'"),
         (("cells = 16", "cels = 16"), r"line 8: unknown hyperparameter 'cels'.*cells"),
         (("cells = 16", "cells = -1"), r"line 8: cells must be a whole number of at least 1"),
-        (('preset = "smoke"', 'preset = "smok"'), r"unknown preset 'smok'"),
+        (('preset = "smoke"', 'preset = "smok"'), r"line 5: unknown preset 'smok'"),
         (("seeds = 4", "seeds = = 4"), r"plan.toml: .*line 4"),
         (('algorithms = ["me", "dcg_me"]', ""), r"algorithms is missing"),
     ],
@@ -92,3 +92,19 @@ def test_a_budget_below_one_batch_is_refused():
     plan = dataclasses.replace(BUILT_IN["smoke"], evaluations=40)
     with pytest.raises(ValueError, match=r"smoke: dcg_me on point_omni: evaluations must be at"):
         plans.refuse_small_budget(plan, "smoke")
+
+
+def test_and_told_with_its_line(tmp_path):
+    plan = read(tmp_path, GOOD.replace("seeds = 4", "seeds = 4\nevaluations = 33"))
+    with pytest.raises(ValueError, match=r"plan.toml, line 5: me on point_omni: evaluations must"):
+        plans.refuse_small_budget(plan, str(tmp_path / "plan.toml"))
+
+
+def test_tasks_of_ones_own_are_absolute_and_have_names_of_their_own(tmp_path):
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("def make(): ...\n")
+    text = GOOD.replace('"point_omni", "arm_reach"', f'"{tmp_path}/a.py:make", "arm_reach"')
+    assert read(tmp_path, text).tasks[0] == f"{tmp_path}/a.py:make"
+    text = text.replace('"arm_reach"', f'"{tmp_path}/b.py:make"')
+    with pytest.raises(ValueError, match="two of the same name: make, make"):
+        read(tmp_path, text)

@@ -86,6 +86,11 @@ def test_a_lost_machines_run_goes_on_elsewhere(cluster, alone, tmp_path, in_plac
             assert rows(study.run(item).path / table) == rows(alone.run(item).path / table)
 
 
+def test_a_request_no_machine_can_meet_is_refused(cluster):
+    with pytest.raises(ValueError, match="no machine of the cluster has 4 CPUs and 1 GPUs"):
+        on_ray.RayEngine(cpus=4, gpus=1)
+
+
 def test_files_of_a_run_arrive_whole_or_not_at_all(alone, tmp_path):
     source = alone.run(alone.items()[0]).path
     sent: set[str] = set()

@@ -96,10 +96,10 @@ def test_one_that_fails_twice_is_reported_and_the_rest_goes_on(study):
     assert "ended by signal 9" in result.failed[0].error
     assert result.done == 2
     assert engine.started.count(DCG) == 2
-    # Another start reports it again, and does not try for ever.
+    # Started again, it is tried again: what was wrong may have been mended.
     result, engine, _ = work(study, {})
-    assert [item.name for item in result.failed] == [DCG]
-    assert engine.started == []
+    assert result.failed == []
+    assert engine.started == [DCG]
 
 
 def test_what_does_not_fit_is_split_by_seeds(study):
@@ -141,6 +141,25 @@ def test_a_signal_stops_all_and_loses_none(study):
     assert result.stopped
     assert engine.started == []
     assert work(study, {})[0].done == 3
+
+
+def test_however_a_run_ends_when_told_to_stop_it_has_not_failed(study):
+    class Abrupt(Script):
+        def start(self, study, item):
+            signals.received = 15  # told to stop while it still loads
+            return Told(self, item, -15)
+
+    signals = Signals()
+    live = Live(study, io.StringIO())
+    result = Scheduler(study, Abrupt(study, {}, places=1), live, pause=0.0).work(signals)
+    assert result.stopped
+    assert all(item.attempts == 0 for item in study.items())
+
+
+def test_a_kill_after_the_plan_was_written_loses_nothing(study):
+    (study.path / "index.json").unlink()
+    again = open_study(study.path, PLAN)
+    assert [item.name for item in again.items()] == [ME, DCG, PGA]
 
 
 def test_a_directory_with_another_study_a_run_or_files_is_refused(study, tmp_path):

@@ -34,17 +34,37 @@ def by_counting(first, second) -> float:
 def test_rank_sum_equals_scipy_and_a_count_of_all_divisions():
     p, exact = statistics.rank_sum(A, B)
     assert exact
-    assert p == stats.mannwhitneyu(A, B, method="exact").pvalue
+    assert p == pytest.approx(stats.mannwhitneyu(A, B, method="exact").pvalue)
     assert p == pytest.approx(by_counting(A, B))
     assert p < 0.01
 
 
-def test_with_ties_it_is_the_corrected_approximation():
-    first, second = [1.0, 2.0, 2.0, 5.0, 6.0], [2.0, 3.0, 1.0, 0.5, 0.5]
+@given(samples, samples)
+def test_with_ties_too_all_divisions_are_counted(first, second):
+    p, exact = statistics.rank_sum(first, second)
+    assert exact
+    assert p == pytest.approx(by_counting(first, second))
+    assert p >= statistics.smallest_p(len(first), len(second)) - 1e-12
+
+
+def test_ties_do_not_make_three_seeds_significant():
+    assert statistics.rank_sum([1, 1, 1], [2, 2, 2])[0] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("side", ["two-sided", "greater", "less"])
+def test_twenty_seeds_equal_scipy(side):
+    rng = np.random.default_rng(3)
+    first, second = rng.normal(size=20), rng.normal(0.5, 1, 20)
+    expected = stats.mannwhitneyu(first, second, alternative=side, method="exact").pvalue
+    assert statistics.rank_sum(first, second, side)[0] == pytest.approx(expected)
+
+
+def test_many_values_are_approximated_with_correction_for_ties():
+    rng = np.random.default_rng(4)
+    first, second = rng.integers(0, 9, 80), rng.integers(1, 10, 80)
     p, exact = statistics.rank_sum(first, second)
     assert not exact
     assert p == stats.mannwhitneyu(first, second, method="asymptotic").pvalue
-    assert p == pytest.approx(by_counting(first, second), abs=0.1)
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 2), (3, 3), (3, 5), (5, 5), (8, 8)])

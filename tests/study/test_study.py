@@ -132,6 +132,8 @@ def test_another_plan_in_the_same_directory_is_refused(finished, plan, tmp_path)
     [
         (("study", "papre"), "unknown plan 'papre'"),
         (("study", "smoke", "--jobs", 0), "--jobs must be at least 1"),
+        (("study", "smoke", "--gpus", 1), "are for --engine ray"),
+        (("study", "smoke", "--engine", "ray", "--jobs", 2), "--jobs is for --engine local"),
         (("report", "nowhere"), "nowhere: no such directory"),
     ],
 )
@@ -191,7 +193,20 @@ def test_results_of_another_program_lie_beside_ours(copy, tmp_path):
     text = (copy / "report" / "report.html").read_text()
     assert "theirs on point_omni: imported, 3 seeds" in text
     assert re.search(r"<th scope='row'>theirs</th><td>QD-score</td><td>640</td>", text)
+    assert "Metrics after 320 evaluations" in text  # not "at the end": budgets may differ
     assert "theirs" in page(copy)  # kept with the study
+    foreign.rename(tmp_path / "me.csv")
+    said = complaint(elites("report", copy, "--add", tmp_path / "me.csv"), 2)
+    assert "'me' is the name of other results of this study" in said
+
+
+def test_foreign_seeds_are_not_extrapolated(tmp_path):
+    foreign = tmp_path / "theirs.csv"
+    lines = ["evaluations,metric,value,seed", "64,qd_score,1,0", "1000,qd_score,9,0"]
+    foreign.write_text("\n".join([*lines, "64,qd_score,1,1", "128,qd_score,2,1"]) + "\n")
+    (group,) = collect.read_foreign(foreign, ["point_omni"])
+    assert group.curves["evaluations"][-1].tolist() == [128, 128]
+    assert group.final["qd_score"].tolist() == [pytest.approx(1 + 8 * 64 / 936), 2.0]
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,9 @@ def supported(learner: TD3) -> bool:
 
     Two hidden layers of 64, 128 or 256 units, up to 64 actions, and TF32: NVIDIA's GPUs since 2020.
     """
-    capability = getattr(jax.devices()[0], "compute_capability", "0")
-    return float(capability) >= 8.0 and all(map(_fits, (learner.actor, learner.critic)))
+    capability = str(getattr(jax.devices()[0], "compute_capability", ""))
+    major = capability.partition(".")[0]  # other makers' GPUs have names there
+    return major.isdigit() and int(major) >= 8 and all(map(_fits, (learner.actor, learner.critic)))
 
 
 def _fits(network: MLP) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 from elites.runs import directory as directories
 from elites.runs import evaluation, logs, snapshots
 from elites.runs.directory import METRICS, RESOLVED, RunDirectory, RunError
-from elites.study.study import Item, Study
+from elites.study.study import Item, Study, task_name
 
 ARCHIVE_METRICS = (
     ("qd_score", "QD-score"),
@@ -36,7 +36,7 @@ AXES = (
 )
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Group:
     """One algorithm on one task; or another program's results, `imported`."""
 
@@ -80,7 +80,7 @@ def collect(study: Study) -> Results:
     problems: list[str] = []
     for item in study.items():
         key = (item.task, item.algorithm)
-        group = groups.setdefault(key, Group(_task_name(item.task), item.algorithm))
+        group = groups.setdefault(key, Group(task_name(item.task), item.algorithm))
         group.planned += item.seeds
         group.runs.append(item)
         try:
@@ -90,17 +90,17 @@ def collect(study: Study) -> Results:
         if study.state(item) == "failed":
             problems.append(f"{item.name} failed: {item.error}")
     found = list(groups.values())
+    algorithms = {group.label for group in found}
     if study.imported.is_dir():
         for path in sorted(study.imported.glob("*.csv")):
             try:
-                found += read_foreign(path, [group.task for group in groups.values()])
+                theirs = read_foreign(path, [group.task for group in groups.values()])
+                refuse_taken_labels(path, theirs, algorithms)
+                algorithms |= {group.label for group in theirs}
+                found += theirs
             except ValueError as error:
                 problems.append(str(error))
     return Results(found, problems)
-
-
-def _task_name(task: str) -> str:
-    return task.rpartition(":")[2]
 
 
 def _add_run(group: Group, study: Study, item: Item) -> None:
@@ -187,13 +187,26 @@ def read_foreign(path: Path, tasks: list[str]) -> list[Group]:
     return [_foreign_group(task, label, metrics) for (task, label), metrics in points.items()]
 
 
+def refuse_taken_labels(path: Path, groups: list[Group], taken: set[str]) -> None:
+    """Two curves of one name could not be told apart."""
+    for group in groups:
+        if group.label in taken:
+            raise ValueError(
+                f"{path}: '{group.label}' is the name of other results of this study. Give another "
+                "in a column 'label'"
+            )
+
+
 def _foreign_group(
     task: str, label: str, metrics: dict[str, dict[int, dict[float, float]]]
 ) -> Group:
-    """Seeds at common evaluations: those of the first seed, others interpolated to them."""
+    """Seeds at common evaluations, interpolated between their own."""
     seeds = sorted({seed for values in metrics.values() for seed in values})
     group = Group(task, label, imported=True, seeds=seeds, planned=len(seeds), finished=len(seeds))
-    grid = np.array(sorted(next(iter(next(iter(metrics.values())).values()))))
+    # No further than every seed has values: nothing is extrapolated.
+    curves = [points for by_seed in metrics.values() for points in by_seed.values()]
+    last = min(max(points) for points in curves)
+    grid = np.array(sorted({x for points in curves for x in points if x <= last}))
     group.curves["evaluations"] = np.repeat(grid[:, None], len(seeds), axis=1)
     for name, by_seed in metrics.items():
         columns = []

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Protocol
 
 from elites.study.study import Item, Study
@@ -32,6 +33,12 @@ class Engine(Protocol):
     def start(self, study: Study, item: Item) -> Handle: ...
 
 
+def worker_command(study: Path, item: Item) -> list[str]:
+    """What computes a run, as a child of this process."""
+    here = str(os.getpid())
+    return [sys.executable, "-m", "elites.study.worker", str(study), item.name, here]
+
+
 class LocalEngine:
     """Processes of this machine; with several GPUs, one process for each."""
 
@@ -48,7 +55,7 @@ class LocalEngine:
         study.logs.mkdir(exist_ok=True)
         with open(study.logs / f"{item.name}.log", "ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "elites.study.worker", str(study.path), item.name],
+                worker_command(study.path, item),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

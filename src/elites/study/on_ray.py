@@ -20,20 +20,20 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs.sharing import belongs_to_a_run
 from elites.study import worker
+from elites.study.engines import worker_command
 from elites.study.study import FORMAT, INDEX, PLAN, Item, Study
 
 Files = dict[str, bytes]  # by path inside the run
@@ -56,6 +56,7 @@ class RayEngine:
             except (ConnectionError, RayError, ValueError) as error:
                 raise ValueError(f"no Ray cluster at '{address}': {error}") from None
         self._cpus, self._gpus, self._in_place = cpus, gpus, in_place
+        _refuse_impossible(cpus, gpus)
         self._collector: Any = None
 
     @property
@@ -96,6 +97,17 @@ def _refuse_unreachable(address: str | None) -> None:
         raise ValueError(f"no Ray cluster at '{address}': {error}") from None
 
 
+def _refuse_impossible(cpus: float, gpus: float) -> None:
+    """Ray would wait for ever for a machine that nobody has."""
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    most = {kind: max((m.get(kind, 0) for m in machines), default=0) for kind in ("CPU", "GPU")}
+    if not any(m.get("CPU", 0) >= cpus and m.get("GPU", 0) >= gpus for m in machines):
+        raise ValueError(
+            f"no machine of the cluster has {cpus:g} CPUs and {gpus:g} GPUs; the most are "
+            f"{most['CPU']:g} CPUs and {most['GPU']:g} GPUs. Lower --cpus or --gpus"
+        )
+
+
 class RayHandle:
     def __init__(self, reference: Any, log: Path):
         self._reference, self._log = reference, log
@@ -106,6 +118,8 @@ class RayHandle:
             return None
         try:
             code, said = ray.get(self._reference)
+        except RayTaskError as error:
+            code, said = worker.FAILED, f"elites: {error}\n"
         except RayError as error:  # the machine, or the process on it, is gone
             code, said = worker.LOST, f"elites: lost: {type(error).__name__}\n"
         with open(self._log, "a", encoding="utf-8") as log:
@@ -166,7 +180,7 @@ def _watch(study: Path, item: Item, send) -> tuple[int, str]:
     run = Study(study).run(item)
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "elites.study.worker", str(study), item.name],
+            worker_command(study, item),
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
         )  # fmt: skip
         last = None
@@ -180,6 +194,10 @@ def _watch(study: Path, item: Item, send) -> tuple[int, str]:
         except KeyboardInterrupt:  # Ray's way to cancel a task
             process.send_signal(signal.SIGTERM)
             process.wait()
+        finally:
+            if process.poll() is None:  # its files cannot be sent: it would compute for nobody
+                process.kill()
+                process.wait()
         send()
         output.seek(0, os.SEEK_END)
         output.seek(max(output.tell() - 20_000, 0))
@@ -220,14 +238,19 @@ def put(run: Path, files: Files) -> None:
             raise ValueError(f"'{name}' is no file of a run")
         if parts[0] == "checkpoints":
             by_checkpoint.setdefault(parts[1], {})[parts[2]] = data
-            continue
-        target = run / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with directories.replacing(target) as temporary:
-            temporary.write_bytes(data)
+        elif name != directories.SUMMARY:
+            _put_file(run / name, data)
     for number, parts in sorted(by_checkpoint.items()):
         if set(parts) == set(checkpoints.FILES):
             checkpoints.receive(run / "checkpoints", int(number), parts)
+    if directories.SUMMARY in files:  # last of all: it says that the run is done
+        _put_file(run / directories.SUMMARY, files[directories.SUMMARY])
+
+
+def _put_file(target: Path, data: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with directories.replacing(target) as temporary:
+        temporary.write_bytes(data)
 
 
 class _Collector:

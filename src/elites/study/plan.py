@@ -138,6 +138,10 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
             if list(entries).count(entry) > 1:
                 raise refusal(f"{name} names {entry} twice", name)
         given[name] = tuple(entries)
+    given["tasks"] = tuple(registry.absolute(task) for task in given["tasks"])
+    names = [task.rpartition(":")[2] for task in given["tasks"]]
+    if len(set(names)) < len(names):
+        raise refusal(f"tasks has two of the same name: {', '.join(names)}", "tasks")
     for name in ("seeds", "first_seed", "evaluations", "checkpoint_every", "reach_every"):
         value = values.get(name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
@@ -151,7 +155,7 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
         for task, algorithm in plan.pairs():
             plan.config(task, algorithm, plan.seed_numbers)
     except (ValueError, TypeError) as error:
-        named = re.match(r"(?:unknown hyperparameter ')?(\w+)", str(error))
+        named = re.match(r"(?:unknown (?=preset)|unknown hyperparameter ')?(\w+)", str(error))
         raise refusal(str(error), named[1] if named else "") from None
     return plan
 
@@ -170,8 +174,17 @@ def _line_of(text: str, words: tuple[str, ...]) -> int | None:
 
 
 def refuse_small_budget(plan: Plan, where: str) -> None:
-    """Refuse a budget that does not even pay for the start and one iteration. Loads JAX."""
+    """Refuse a budget that does not even pay for the start and one iteration. Loads JAX.
+
+    `where` is the name or the file of the plan.
+    """
     from elites import training
+
+    path = Path(where)
+    line = None
+    if where not in BUILT_IN and path.is_file():
+        line = _line_of(path.read_text(encoding="utf-8"), ("evaluations",))
+    place = f"{where}, line {line}" if line else where
 
     for task, algorithm in plan.pairs():
         config = plan.config(task, algorithm, plan.seed_numbers)
@@ -179,4 +192,4 @@ def refuse_small_budget(plan: Plan, where: str) -> None:
         try:
             training.iterations_for(built, config.evaluations)
         except ValueError as error:
-            raise ValueError(f"{where}: {algorithm} on {task}: {error}") from None
+            raise ValueError(f"{place}: {algorithm} on {task}: {error}") from None

@@ -185,11 +185,14 @@ def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
 
 
 def _point(groups: Sequence[Group]) -> Point | None:
-    """The end, where all have got there; else the last evaluations that all have reached."""
+    """The end, where all have got there; else the last evaluations that all have reached.
+
+    Other programs may have spent another budget, so beside them it is never "the end".
+    """
     begun = [group for group in groups if group.curves]
     if not begun:
         return None
-    if all(group.finished == group.planned for group in groups):
+    if all(g.finished == g.planned and not g.imported for g in groups):
         values = {
             metric: {
                 g.label: g.final[metric] for g in groups if _known(g.final.get(metric, np.zeros(0)))
@@ -250,7 +253,7 @@ def _tests(point: Point) -> str:
         pairs = [
             [
                 c.first, c.second, _p(c.p), _p(c.bonferroni), _p(c.holm), _p(c.smallest),
-                f"{c.superiority:.2f}", "counted" if c.exact else "approximated: ties",
+                f"{c.superiority:.2f}", "counted" if c.exact else "approximated",
             ]
             for c in found
         ]  # fmt: skip

@@ -1,7 +1,8 @@
 """Work off what is missing of a study: start, watch, try again, split, go on.
 
-A run that fails is tried once more, from its last checkpoint, then reported; the others go on. One
-that does not fit in memory is split by seeds. A signal lets all running ones save, then ends.
+A run that fails is tried once more, from its last checkpoint, then reported; the others go on. A
+study that is started again tries such a run again. One that does not fit in memory is split by
+seeds. A signal lets all running ones save, then ends.
 """
 
 from __future__ import annotations
@@ -31,7 +32,12 @@ class Result(NamedTuple):
 class Scheduler:
     def __init__(self, study: Study, engine: Engine, live: Live, pause: float = 0.2):
         self.study, self.engine, self.live, self.pause = study, engine, live, pause
-        self.items = study.items()
+        # Started again, a study tries again what failed: what was wrong may have been mended.
+        self.items = [
+            dataclasses.replace(item, attempts=0) if item.attempts else item
+            for item in study.items()
+        ]
+        study.write_items(self.items)
         self.queue = deque(item for item in self.items if study.state(item) == "queued")
         self.running: dict[str, tuple[Item, Handle]] = {}
         self._lost: dict[str, int] = {}
@@ -63,17 +69,18 @@ class Scheduler:
         return Result(done, failed, asked_to_stop and done + len(failed) < len(self.items))
 
     def _settle(self, item: Item, code: int, stopping: bool) -> None:
-        if code == worker.DONE and self.study.state(item) == "done":
-            return
-        if code == worker.STOPPED:
-            if not stopping:  # told so by somebody else: it can go on
-                self.queue.append(item)
+        if code != worker.IN_USE:
+            self._held.pop(item.name, None)
+        if stopping or (code == worker.DONE and self.study.state(item) == "done"):
+            return  # what was asked to stop may do so in any way, and goes on another time
+        if code == worker.STOPPED:  # told so by somebody else: it can go on
+            self.queue.append(item)
             return
         if code == worker.TOO_LARGE and item.seeds > 1 and not self._has_saved(item):
             self.live.say(f"{item.name} does not fit in memory: split in two")
             self._replace(item, *item.halves())
             return
-        if code == worker.LOST and not stopping:
+        if code == worker.LOST:
             self._lost[item.name] = self._lost.get(item.name, 0) + 1
             if self._lost[item.name] <= LOSSES:
                 self.live.say(f"{item.name} was lost with its machine: goes on elsewhere")
@@ -81,14 +88,14 @@ class Scheduler:
                 return
         if code == worker.IN_USE:
             since = self._held.setdefault(item.name, time.monotonic())
-            if time.monotonic() - since < PATIENCE and not stopping:
+            if time.monotonic() - since < PATIENCE:
                 self.queue.append(item)
                 time.sleep(self.pause)
                 return
         tried = dataclasses.replace(
             item, attempts=item.attempts + 1, error=self._last_words(item, code)
         )
-        again = tried.attempts < ATTEMPTS and not stopping
+        again = tried.attempts < ATTEMPTS
         self.live.say(f"{item.name} failed: {tried.error}{'; trying again' if again else ''}")
         self._replace(item, tried, queued=again)
 

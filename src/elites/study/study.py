@@ -30,6 +30,11 @@ ATTEMPTS = 2  # a run that failed is tried once more
 State = Literal["queued", "running", "done", "failed"]
 
 
+def task_name(task: str) -> str:
+    """Of a task by name, or of one's own by FILE.py:FUNCTION."""
+    return task.rpartition(":")[2]
+
+
 @dataclasses.dataclass(frozen=True)
 class Item:
     """One run of a study."""
@@ -43,8 +48,8 @@ class Item:
 
     @property
     def name(self) -> str:
-        task = self.task.rpartition(":")[2]
-        return f"{task}-{self.algorithm}-seeds-{self.first_seed}-{self.seed_numbers[-1]}"
+        seeds = f"seeds-{self.first_seed}-{self.seed_numbers[-1]}"
+        return f"{task_name(self.task)}-{self.algorithm}-{seeds}"
 
     @property
     def seed_numbers(self) -> range:
@@ -137,8 +142,9 @@ def open_study(path: Path, plan: Plan) -> Study:
     strangers = [e.name for e in path.iterdir() if e.name != directories.LOCK]
     if any(not name.startswith(".") for name in strangers):
         raise ValueError(f"{path} is not empty and not a study. Choose another --output")
-    study.write_items(_first_items(plan))
+    # The plan first: with it alone, the next start makes the index.
     directories.write_json(path / PLAN, {"format": FORMAT, **plan.to_json()})
+    study.write_items(_first_items(plan))
     return study
 
 

@@ -1,4 +1,4 @@
-"""The process that computes one run of a study: `python -m elites.study.worker STUDY RUN`.
+"""The process that computes one run of a study: `python -m elites.study.worker STUDY RUN PARENT`.
 
 Its exit code tells the scheduler what to do next. It ends with the process that started it, so that
 a study that is killed leaves nobody behind who holds a run.
@@ -21,8 +21,8 @@ DONE, FAILED, STOPPED, TOO_LARGE, IN_USE, LOST = 0, 1, 3, 4, 5, 6
 
 
 def main(arguments: list[str]) -> int:
-    path, name = arguments
-    _end_with_parent()
+    path, name, parent = arguments
+    _end_with_parent(int(parent))
     study = Study(Path(path))
     item = next(item for item in study.items() if item.name == name)
     return compute(study, item)
@@ -43,8 +43,8 @@ def compute(study: Study, item: Item) -> int:
     return STOPPED if outcome.interrupted else DONE
 
 
-def _end_with_parent() -> None:
-    parent = os.getppid()
+def _end_with_parent(parent: int) -> None:
+    """The parent tells who it is: it may be gone before this process is able to ask."""
 
     def watch() -> None:
         while os.getppid() == parent:
