@@ -108,9 +108,12 @@ def additions(groups: Sequence[Group]) -> Any:
         rows, columns, figsize=(3.2 * columns, 2.7 * rows), layout="constrained", squeeze=False,
         sharey=True,
     )  # fmt: skip
+    origins = list(
+        dict.fromkeys(name for g in drawn for name in g.curves if name.startswith("added."))
+    )
     for panel, group in zip(grid.flat, drawn, strict=False):
-        names = [name for name in group.curves if name.startswith("added.")]
-        for i, name in enumerate(names):
+        for name in [name for name in group.curves if name.startswith("added.")]:
+            i = origins.index(name)  # a variation looks the same in every panel
             values = group.curves[name].mean(axis=1)
             width = max(len(values) // 40, 1)
             whole = len(values) // width * width
@@ -123,8 +126,8 @@ def additions(groups: Sequence[Group]) -> Any:
         panel.set_title(group.label, fontsize=10)
         panel.set_xlabel("evaluations")
         panel.xaxis.set_major_formatter(thousands)
-        panel.set_ylim(bottom=0)
         panel.legend(fontsize=8)
+    grid[0, 0].set_ylim(bottom=0)  # of all: the axis is shared
     for panel in grid.flat[len(drawn) :]:
         panel.set_axis_off()
     for row in grid:
