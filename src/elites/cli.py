@@ -345,16 +345,20 @@ def report(
     from elites.study import collect
     from elites.study import report as reporting
 
-    tasks = [studies.task_name(item.task) for item in found.items()]
+    tasks = [registry.short_name(item.task) for item in found.items()]
     for path in add:
         if not path.is_file():
             raise ValueError(f"{path}: no such file")
+        theirs, text = collect.read_foreign(path, tasks), path.read_text(encoding="utf-8")
         kept = found.imported / path.name
-        others = [group for group in collect.collect(found).groups if not kept.exists()]
-        theirs = collect.read_foreign(path, tasks)
-        collect.refuse_taken_labels(path, theirs, {group.label for group in others})
+        if kept.exists():
+            if kept.read_text(encoding="utf-8") != text:
+                raise ValueError(f"{kept} is there already, with other contents. Rename {path}")
+            continue
+        labels = {group.label for group in collect.collect(found).groups}
+        collect.refuse_taken_labels(path, theirs, labels)
         found.imported.mkdir(exist_ok=True)
-        directories.write_text(kept, path.read_text(encoding="utf-8"))
+        directories.write_text(kept, text)
     print(reporting.write(found))
 
 
@@ -399,7 +403,7 @@ STOPPED = 3  # exit code of a run that a signal stopped and that can be resumed
 
 def _train(config: Config, output: Path | None, resume: bool) -> int:
     config.check()
-    name = config.task.rpartition(":")[2]
+    name = registry.short_name(config.task)
     path = output or Path("runs") / f"{name}-{config.algorithm}"
     return _report(path, session.start(path, config, go_on=resume))
 

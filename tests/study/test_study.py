@@ -200,6 +200,12 @@ def test_results_of_another_program_lie_beside_ours(copy, tmp_path):
     assert re.search(r"<th scope='row'>theirs</th><td>QD-score</td><td>640</td>", text)
     assert "Metrics after 320 evaluations" in text  # not "at the end": budgets may differ
     assert "theirs" in page(copy)  # kept with the study
+    succeed("report", copy, "--add", foreign)  # the same once more
+    before = (copy / "imported" / "theirs.csv").read_bytes()
+    foreign.write_text("evaluations,metric,value\n64,qd_score,1\n")
+    said = complaint(elites("report", copy, "--add", foreign), 2)
+    assert "is there already, with other contents" in said
+    assert (copy / "imported" / "theirs.csv").read_bytes() == before
     foreign.rename(tmp_path / "me.csv")
     said = complaint(elites("report", copy, "--add", tmp_path / "me.csv"), 2)
     assert "'me' is the name of other results of this study" in said

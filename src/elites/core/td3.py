@@ -120,8 +120,8 @@ def action_gradients(
     moves through memory, and rounds no more than the TF32 that GPUs multiply float32 in: both have
     ten bits.
     """
-    (kernel, bias), *hidden = networks.unflatten(td3.critic, critic)[:-1]
-    last = networks.unflatten(td3.critic, critic)[-1][0][:, 0]
+    (kernel, bias), *hidden, (last, _) = networks.unflatten(td3.critic, critic)
+    last = last[:, 0]
     seen, done, asked = jnp.split(kernel, _ends(observation, action))
     largest = jnp.finfo(products).max
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from elites.runs.directory import RunDirectory, write_text
 from elites.runs.logs import read_table, text_of
+from elites.runs.words import number
 
 METRICS = (
     ("qd_score", "QD-score"),
@@ -138,9 +139,7 @@ def table(directory: Path) -> list[list[str]]:
 
 
 def _number(name: str, value: float) -> str:
-    if name == "coverage":
-        return f"{100 * value:.1f} %"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{100 * value:.1f} %" if name == "coverage" else number(value)
 
 
 def markdown(directory: Path) -> list[str]:

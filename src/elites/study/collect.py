@@ -12,15 +12,17 @@ from __future__ import annotations
 import csv
 import dataclasses
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from elites import tasks
 from elites.runs import directory as directories
 from elites.runs import evaluation, logs, snapshots
 from elites.runs.directory import METRICS, RESOLVED, RunDirectory, RunError
-from elites.study.study import Item, Study, task_name
+from elites.study.study import Item, Study
 
 ARCHIVE_METRICS = (
     ("qd_score", "QD-score"),
@@ -65,7 +67,7 @@ class Results:
 
     @property
     def tasks(self) -> list[str]:
-        return list(dict.fromkeys(group.task for group in self.groups))
+        return tasks_of(self.groups)
 
     def of(self, task: str) -> list[Group]:
         return [group for group in self.groups if group.task == task]
@@ -75,12 +77,16 @@ class Results:
         return [g for g in self.groups if not g.imported and g.finished < g.planned]
 
 
+def tasks_of(groups: Sequence[Group]) -> list[str]:
+    return list(dict.fromkeys(group.task for group in groups))
+
+
 def collect(study: Study) -> Results:
     groups: dict[tuple[str, str], Group] = {}
     problems: list[str] = []
     for item in study.items():
         key = (item.task, item.algorithm)
-        group = groups.setdefault(key, Group(task_name(item.task), item.algorithm))
+        group = groups.setdefault(key, Group(tasks.short_name(item.task), item.algorithm))
         group.planned += item.seeds
         group.runs.append(item)
         try:
@@ -151,9 +157,9 @@ def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
 # ----------------------------------------------------------------------------- of other programs
 
 
-def read_foreign(path: Path, tasks: list[str]) -> list[Group]:
-    """Curves of another program; `tasks` are those of the study."""
-    tasks = list(dict.fromkeys(tasks))
+def read_foreign(path: Path, known_tasks: Sequence[str]) -> list[Group]:
+    """Curves of another program; `known_tasks` are those of the study."""
+    known_tasks = list(dict.fromkeys(known_tasks))
     try:
         with open(path, encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -167,11 +173,11 @@ def read_foreign(path: Path, tasks: list[str]) -> list[Group]:
         lambda: defaultdict(lambda: defaultdict(dict))
     )
     for number, row in enumerate(rows, start=2):
-        task = row.get("task") or (tasks[0] if len(tasks) == 1 else "")
-        if task not in tasks:
+        task = row.get("task") or (known_tasks[0] if len(known_tasks) == 1 else "")
+        if task not in known_tasks:
             raise ValueError(
                 f"{path}, line {number}: task '{task}' is not one of the study's: "
-                f"{', '.join(tasks)}. Give it in a column 'task'"
+                f"{', '.join(known_tasks)}. Give it in a column 'task'"
             )
         if row["metric"] not in known:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Where runs are computed: processes of this machine."""
+"""Where runs are computed: what every such place offers, and processes of this machine."""
 
 from __future__ import annotations
 

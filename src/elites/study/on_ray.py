@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray.exceptions import RayError, RayTaskError
@@ -82,7 +82,7 @@ class RayEngine:
         place = _Place(str(study.path.resolve()), token.read_text(), self._in_place)
         task = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=0)(_compute)
         plan = directories.read_json(study.path / PLAN)
-        reference = task.remote(place.as_tuple(), plan, vars(item), self._collector)
+        reference = task.remote(place, plan, vars(item), self._collector)
         return RayHandle(reference, study.logs / f"{item.name}.log")
 
 
@@ -130,14 +130,12 @@ class RayHandle:
         ray.cancel(self._reference, force=False)
 
 
-class _Place:
+class _Place(NamedTuple):
     """Where a study is, and how to recognise it."""
 
-    def __init__(self, path: str, token: str, in_place: bool):
-        self.path, self.token, self.in_place = path, token, in_place
-
-    def as_tuple(self) -> tuple[str, str, bool]:
-        return self.path, self.token, self.in_place
+    path: str
+    token: str
+    in_place: bool
 
     def is_here(self) -> bool:
         if not self.in_place:
@@ -150,11 +148,11 @@ class _Place:
 # ------------------------------------------------------------------------- on the other machine
 
 
-def _compute(place: tuple[str, str, bool], plan: Any, item: dict[str, Any], collector: Any):
+def _compute(place: _Place, plan: Any, item: dict[str, Any], collector: Any):
     """A Ray task: the exit code of the worker, and the end of what it printed."""
-    wanted, known = Item(**item), _Place(*place)
-    if known.is_here():
-        return _watch(Path(known.path), wanted, lambda: None)
+    wanted = Item(**item)
+    if place.is_here():
+        return _watch(Path(place.path), wanted, lambda: None)
     folder = Path(tempfile.mkdtemp(prefix="elites-study-"))
     try:
         directories.write_json(folder / PLAN, plan)

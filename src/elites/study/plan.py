@@ -139,7 +139,7 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
                 raise refusal(f"{name} names {entry} twice", name)
         given[name] = tuple(entries)
     given["tasks"] = tuple(registry.absolute(task) for task in given["tasks"])
-    names = [task.rpartition(":")[2] for task in given["tasks"]]
+    names = [registry.short_name(task) for task in given["tasks"]]
     if len(set(names)) < len(names):
         raise refusal(f"tasks has two of the same name: {', '.join(names)}", "tasks")
     for name in ("seeds", "first_seed", "evaluations", "checkpoint_every", "reach_every"):

@@ -19,7 +19,7 @@ import numpy as np
 
 from elites.runs import directory as directories
 from elites.runs.directory import CONFIG, ENVIRONMENT, RunError
-from elites.runs.words import counted
+from elites.runs.words import counted, number
 from elites.study import figures, statistics
 from elites.study.collect import (
     ARCHIVE_METRICS,
@@ -28,6 +28,7 @@ from elites.study.collect import (
     Group,
     Results,
     collect,
+    tasks_of,
 )
 from elites.study.study import Study
 
@@ -119,11 +120,11 @@ def _published(results: Results) -> str:
             for task in header[1:]:
                 found = [g for g in conditioned if g.task == task and g.label == label]
                 values = found[0].final.get(metric, np.zeros(0)) if found else np.zeros(0)
-                cells.append(_number(float(np.nanmedian(values))) if _known(values) else "")
+                cells.append(number(float(np.nanmedian(values))) if _known(values) else "")
             rows.append([f"{title}, {label}", *cells])
         if tasks:
             published = [
-                _number(PUBLISHED[task][i]) if task in PUBLISHED else "" for task in header[1:]
+                number(PUBLISHED[task][i]) if task in PUBLISHED else "" for task in header[1:]
             ]
             rows.append([f"{title}, published", *published])
     note = (
@@ -134,10 +135,6 @@ def _published(results: Results) -> str:
         else "<p>Medians over seeds. The paper has no values for these tasks.</p>"
     )
     return f"<section><h2>Archive and policy</h2>{note}{_table(header, rows)}</section>"
-
-
-def tasks_of(groups: Sequence[Group]) -> list[str]:
-    return list(dict.fromkeys(group.task for group in groups))
 
 
 def _task_section(study: Study, results: Results, task: str) -> str:
@@ -228,12 +225,11 @@ def _final_table(point: Point) -> str:
             s = statistics.summary(factor * values)
             rows.append(
                 [
-                    label, title, _number(s.median), f"{_number(s.lower)} to {_number(s.upper)}",
-                    _number(s.interquartile_mean),
-                    f"{_number(s.interval[0])} to {_number(s.interval[1])}", str(s.seeds),
+                    label, title, number(s.median), f"{number(s.lower)} to {number(s.upper)}",
+                    number(s.interquartile_mean),
+                    f"{number(s.interval[0])} to {number(s.interval[1])}", str(s.seeds),
                 ]
             )  # fmt: skip
-    rows.sort(key=lambda row: [title for _, title in FINAL_METRICS].index(row[1]))
     return f"<h3>Metrics {html.escape(point.text)}</h3>{_table(header, rows, words=True)}"
 
 
@@ -323,12 +319,6 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = F
     head = f"<thead><tr>{top}</tr></thead>" if header else ""
     kind = " class='words'" if words else ""
     return f"<div class='wide'><table{kind}>{head}<tbody>{''.join(lines)}</tbody></table></div>"
-
-
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _p(value: float) -> str:

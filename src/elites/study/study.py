@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from elites import tasks
 from elites.runs import directory as directories
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory, RunError
@@ -28,11 +29,6 @@ PLAN, INDEX = "plan.json", "index.json"
 FORMAT = 1
 ATTEMPTS = 2  # a run that failed is tried once more
 State = Literal["queued", "running", "done", "failed"]
-
-
-def task_name(task: str) -> str:
-    """Of a task by name, or of one's own by FILE.py:FUNCTION."""
-    return task.rpartition(":")[2]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +45,7 @@ class Item:
     @property
     def name(self) -> str:
         seeds = f"seeds-{self.first_seed}-{self.seed_numbers[-1]}"
-        return f"{task_name(self.task)}-{self.algorithm}-{seeds}"
+        return f"{tasks.short_name(self.task)}-{self.algorithm}-{seeds}"
 
     @property
     def seed_numbers(self) -> range:

@@ -16,13 +16,13 @@ from elites.runs.words import columns, duration
 from elites.study.study import Item, Study
 
 
-class Progress(NamedTuple):
+class Standing(NamedTuple):
     iteration: int
     total: int
     left: float  # seconds
 
 
-def progress(study: Study, item: Item) -> Progress | None:
+def standing(study: Study, item: Item) -> Standing | None:
     """How far a run is, from its files; None before its first iteration."""
     run = study.run(item)
     with contextlib.suppress(OSError, RunError, ValueError, KeyError, IndexError):
@@ -31,7 +31,7 @@ def progress(study: Study, item: Item) -> Progress | None:
         done, since = int(last[0]) - int(first[0]), float(last[-1]) - float(first[-1])
         rate = done / since if since > 0 else 0.0
         left = (total - int(last[0])) / rate if rate > 0 else float("inf")
-        return Progress(int(last[0]), total, left)
+        return Standing(int(last[0]), total, left)
     return None
 
 
@@ -59,7 +59,7 @@ class Live:
         rows = []
         for item in items:
             state = "running" if item.name in running else self.study.state(item)
-            at = progress(self.study, item) if state == "running" else None
+            at = standing(self.study, item) if state == "running" else None
             detail = ""
             if at is not None:
                 detail = f"{at.iteration}/{at.total}, {duration(at.left)} left"

@@ -54,6 +54,11 @@ def check(name: str) -> str:
     return name
 
 
+def short_name(task: str) -> str:
+    """Of a task by name, or of one's own by FILE.py:FUNCTION: what files are called after it."""
+    return task.rpartition(":")[2]
+
+
 def absolute(name: str) -> str:
     """The name as it is understood from any directory: the file of one's own task with its path."""
     where, colon, function = name.rpartition(":")
