@@ -30,14 +30,17 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--at", type=int, nargs="+", default=[100, 200, 300, 400])
+    parser.add_argument("--seeds", help="only these, as FIRST-LAST; all when not given")
     options = parser.parse_args()
+    first, last = map(int, options.seeds.split("-")) if options.seeds else (0, 10**9)
     runs: dict[str, Curves] = defaultdict(dict)
     for path in sorted(options.folder.glob("*_seeds_*.csv")):
         if not path.stem.endswith("reach"):
             columns = by_seed(read_table(path))
             for i, seed in enumerate(columns["seed"][0]):
                 curves = {metric: values[:, i] for metric, values in columns.items()}
-                runs[path.stem.split("_seeds_")[0]][int(seed)] = curves
+                if first <= seed <= last:
+                    runs[path.stem.split("_seeds_")[0]][int(seed)] = curves
     for iteration in options.at:
         table(runs, iteration)
     figure(runs, options.output)
@@ -65,7 +68,7 @@ def table(runs: dict[str, Curves], iteration: int) -> None:
 
 
 def figure(runs: dict[str, Curves], path: Path) -> None:
-    """Every seed a line; and of dcg_me, what the two variations added."""
+    """Every seed a line; and of algorithms with PG, what the two variations added."""
     canvas, axes = pyplot.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
     for name, seeds in runs.items():
         for i, curves in enumerate(seeds.values()):
@@ -74,6 +77,8 @@ def figure(runs: dict[str, Curves], path: Path) -> None:
                 x = np.arange(1, len(curves[metric]) + 1)
                 axis.plot(x, scale * curves[metric], color=COLOURS[name], lw=0.9, label=label)
     for name, style in (("dcg_me", "-"), ("pga_me", "--")):
+        if name not in runs:
+            continue
         for origin, colour in (("ga", "#009e73"), ("pg", "#cc79a7")):
             parts = [curves[f"added.{origin}"][:400] for curves in runs[name].values()]
             mean = np.mean(parts, axis=0).reshape(-1, 10).sum(axis=1)
