@@ -362,6 +362,56 @@ def report(
     print(reporting.write(found))
 
 
+def view(
+    run: Annotated[Path, tyro.conf.Positional],
+    export: Path | None = None,
+    cells: tuple[int, ...] = (),
+    rollouts: int = 24,
+    seed: int | None = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    browser: bool = True,
+) -> None:
+    """Walk through the archive of a run in the browser: its map, its robots, its curves.
+
+    Args:
+        run: The run directory; it may still be training.
+        export: Write the page to this file instead, whole and readable without a server.
+        cells: With --export, the cells whose recordings go along.
+        rollouts: With --export and no --cells, how many; chosen far from each other.
+        seed: With --export, only this seed.
+        host: The address to serve on. Any but this machine's own asks visitors for a token.
+        port: The port to serve on; the first free one from 8765 on if not given.
+        browser: Open the browser.
+    """
+    directory = directories.existing(run)
+    if export is None and (cells or seed is not None):
+        raise ValueError("--cells and --seed are for --export")
+    if rollouts < 1:
+        raise ValueError(f"--rollouts must be at least 1, got {rollouts}")
+    if export is not None and export.exists():
+        raise ValueError(f"{export} exists already. Choose another name")
+    if port is not None and not 0 <= port <= 65535:
+        raise ValueError(f"--port must lie between 0 and 65535, got {port}")
+    for package in ("starlette", "uvicorn") if export is None else ():
+        if importlib.util.find_spec(package) is None:
+            raise ValueError(f"the page needs the package {package}: pip install 'elites[viewer]'")
+    directory.config().check()
+    # The GPU, if there is one, is for training.
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    if export is not None:
+        from elites.viewer import export as exporting
+
+        count, size = exporting.export(directory, export, cells, rollouts, seed)
+        print(f"{export}: {counted(count, 'recording')}, {size / 1e6:.1f} MB")
+        return
+    from elites.viewer import server
+
+    server.serve(directory, host, port, browser)
+
+
 def demo(output: Path = Path("demo")) -> int:
     """Train DCG-MAP-Elites on a walking robot in a few minutes, and draw what came of it.
 
@@ -375,7 +425,8 @@ def demo(output: Path = Path("demo")) -> int:
 pictures   {output / "figures" / "archive.png"}   what lives in the archive
            {output / "figures" / "reach.png"}     one policy, asked for each of these behaviours
            {output / "figures" / "curves.png"}    how it came to this
-next       {program} info {output}
+next       {program} view {output}    walk through it in the browser
+           {program} info {output}
            {program} resume {output} --evaluations 20000
            {program} export {output} walker.onnx --descriptor 0.8 0.2
            {program} train ant_omni --preset paper    on a GPU: the paper's own experiment""")
@@ -388,6 +439,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "evaluate": evaluate,
     "plot": plot,
     "export": export,
+    "view": view,
     "info": info,
     "pack": pack,
     "unpack": unpack,

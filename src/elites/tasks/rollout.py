@@ -14,7 +14,8 @@ a policy then gives the same bits whatever it is evaluated beside.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +40,16 @@ class _Episode(NamedTuple):
 
 def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
     """Run n episodes, one for each key; `act` maps observations [n, O] to actions [n, A]."""
+    return record(task, act, keys, lambda world: None)[0]
+
+
+def record(
+    task: Task, act: Act, keys: Array, look: Callable[[TaskState], Any]
+) -> tuple[Evaluation, Any]:
+    """The same, and what `look` sees of each robot's world: arrays [episode_length, n, ...].
+
+    The first entry is the world after the first step; from its end on, an episode stands still.
+    """
     n = keys.shape[0]
     world = jax.vmap(task.reset)(keys)
 
@@ -49,7 +60,7 @@ def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
         finite = _finite(following)
         taken = episode.alive & finite
         truncation = taken & ~following.done & (time == task.episode_length - 1)
-        record = Transitions(
+        transitions = Transitions(
             world.observation,
             action,
             following.reward,
@@ -70,7 +81,7 @@ def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
             descriptor=_select(taken, step_descriptor, episode.descriptor),
             steps=episode.steps + taken,
         )
-        return episode, record
+        return episode, (transitions, jax.vmap(look)(episode.world))
 
     start = _Episode(
         world=world,
@@ -80,7 +91,7 @@ def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
         descriptor=jnp.zeros((n, task.descriptor_size)),
         steps=jnp.zeros(n, jnp.int32),
     )
-    episode, transitions = jax.lax.scan(step, start, jnp.arange(task.episode_length))
+    episode, (transitions, seen) = jax.lax.scan(step, start, jnp.arange(task.episode_length))
 
     descriptors = episode.descriptor
     if task.episode_descriptor == "mean":
@@ -91,13 +102,14 @@ def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
     valid = episode.valid & jnp.isfinite(episode.fitness) & jnp.isfinite(descriptors).all(-1)
     # Masked here and not step by step: a failed episode loses also the steps before it failed.
     mask = transitions.mask & valid[None]
-    return Evaluation(
+    evaluation = Evaluation(
         fitness=episode.fitness,
         descriptors=descriptors,
         valid=valid,
         steps=episode.steps,
         transitions=_select(mask, transitions, jax.tree.map(jnp.zeros_like, transitions)),
     )
+    return evaluation, seen
 
 
 def rollout_policies(task: Task, network: MLP, policies: Array, keys: Array) -> Evaluation:

@@ -1,0 +1,172 @@
+"""What the page is told of a run, from its files alone: neither JAX nor the task is needed.
+
+Everything here is a dictionary of plain values, ready for JSON; what is not finite is None. A
+directory that is being written while it is read is the normal case.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elites.runs import checkpoint as checkpoints
+from elites.runs import directory as directories
+from elites.runs import evaluation, logs, snapshots
+from elites.runs.directory import METRICS, RESOLVED, RunDirectory
+from elites.runs.voronoi import polygons
+
+
+class NotThereError(LookupError):
+    """Something was asked for that the run has not got."""
+
+
+def iterations(run: RunDirectory) -> list[int]:
+    """Those whose archive can be looked at; a link out of the run is not followed."""
+    if not run.snapshots.is_dir():
+        return []
+    inside = run.path.resolve()
+    paths = [p for p in run.snapshots.glob("[0-9]*.npz") if p.resolve().is_relative_to(inside)]
+    return sorted(int(path.stem) for path in paths)
+
+
+def kept(run: RunDirectory) -> list[int]:
+    """Iterations whose checkpoint, and with it the policies, is still there."""
+    return [int(path.name) for path in checkpoints.complete(run.checkpoints)]
+
+
+def describe(run: RunDirectory) -> dict[str, Any]:
+    """What the run is, and what of it there is to see."""
+    facts = directories.read_json(run / RESOLVED)
+    seen = iterations(run)
+    return {
+        "name": run.path.resolve().name,
+        "task": facts["task"],
+        "algorithm": facts["algorithm"],
+        "seeds": list(run.config().seed_numbers),
+        "total": facts["iterations"],
+        "episode_length": facts["episode_length"],
+        "deterministic": facts["deterministic"],
+        "descriptor": facts["descriptor"],
+        "low": facts["descriptor_low"],
+        "high": facts["descriptor_high"],
+        "origins": facts["origins"],
+        "conditioned": facts["actor_conditioned"],
+        "iterations": seen,
+        "kept": [iteration for iteration in kept(run) if iteration in seen],
+        "evaluated": _evaluated(run),
+    }
+
+
+def _evaluated(run: RunDirectory) -> int | None:
+    """The iteration whose archive was evaluated again, for the errors."""
+    path = run.evaluation / "metrics.csv"
+    if not path.exists() or not (run.evaluation / "cells.csv").exists():
+        return None
+    rows = logs.read_table(path).get("iteration", np.zeros(0))
+    return int(rows[0]) if len(rows) else None
+
+
+def cells(run: RunDirectory) -> dict[str, Any]:
+    """Where the cells are: their middles, and in two dimensions their corners."""
+    seen = iterations(run)
+    if not seen:
+        raise NotThereError("the run has no snapshot of its archive yet")
+    centroids = _snapshot(run, seen[-1])["centroids"]
+    facts = directories.read_json(run / RESOLVED)
+    low, high = tuple(facts["descriptor_low"]), tuple(facts["descriptor_high"])
+    corners = None
+    if len(low) == 2:
+        corners = _corners(centroids.tobytes(), centroids.shape, centroids.dtype.str, low, high)
+    return {"centroids": plain(centroids), "corners": corners}
+
+
+@functools.lru_cache(maxsize=4)
+def _corners(data: bytes, shape, dtype: str, low, high) -> list[list[float]]:
+    """x, y, x, y, ... of each cell. Cached: a thousand cells take a second."""
+    points = np.frombuffer(data, dtype).reshape(shape)
+    return [plain(corners.reshape(-1)) for corners in polygons(points, low, high)]
+
+
+def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
+    """The archive of one seed at one iteration, a column for each property of a cell."""
+    index = seed_index(run, seed)
+    snapshot = _snapshot(run, iteration)
+    fitness = snapshot["fitness"][index]
+    columns = {
+        "fitness": fitness,
+        "descriptors": np.where(
+            np.isfinite(fitness)[:, None], snapshot["descriptors"][index], np.nan
+        ),
+        "origin": np.where(np.isfinite(fitness), snapshot["origin"][index], -1),
+        "born": np.where(np.isfinite(fitness), snapshot["born"][index], -1),
+    }
+    if evaluation.is_of(run, iteration):
+        columns |= _errors(run, seed, len(fitness))
+    return {name: plain(values) for name, values in columns.items()}
+
+
+def _errors(run: RunDirectory, seed: int, count: int) -> dict[str, np.ndarray]:
+    table = logs.read_table(run.evaluation / "cells.csv")
+    rows = table["seed"] == seed
+    cell = table["cell"][rows].astype(int)
+    result = {}
+    for name, column in (
+        ("error", "descriptor_error"),
+        ("actor_error", "actor_descriptor_error"),
+        ("actor_fitness", "actor_fitness"),
+    ):
+        result[name] = np.full(count, np.nan)
+        result[name][cell] = table[column][rows]
+    return result
+
+
+def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
+    """Rows of the metrics behind an iteration, by column [iterations][seeds]."""
+    if not (run / METRICS).exists():
+        return {}
+    table = logs.by_seed(logs.read_table(run / METRICS))
+    if not len(table.get("iteration", ())):
+        return {}
+    new = table["iteration"][:, 0] > after
+    shared = {name: plain(table[name][new, 0]) for name in ("iteration", "evaluations")}
+    rest = {
+        name: plain(values[new])
+        for name, values in table.items()
+        if name not in (*shared, "seed", "env_steps")
+    }
+    return {**shared, "values": rest}
+
+
+def seed_index(run: RunDirectory, seed: int) -> int:
+    """The place of a seed in the arrays of its run."""
+    seeds = list(run.config().seed_numbers)
+    if seed not in seeds:
+        raise NotThereError(f"seed {seed} is not one of this run's: {', '.join(map(str, seeds))}")
+    return seeds.index(seed)
+
+
+def _snapshot(run: RunDirectory, iteration: int) -> dict[str, np.ndarray]:
+    if iteration not in iterations(run):
+        raise NotThereError(f"there is no snapshot of iteration {iteration}")
+    path = run.snapshots / f"{iteration:09d}.npz"
+    return _read(path, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=8)
+def _read(path: Path, _changed: int) -> dict[str, np.ndarray]:
+    return snapshots.read(path)
+
+
+def plain(values: np.ndarray) -> list[Any]:
+    """Nested lists, with six digits of a float and None for what is not finite."""
+    values = np.asarray(values)
+    if values.dtype.kind != "f":
+        return values.tolist()
+    if values.ndim > 1:
+        return [plain(row) for row in values]
+    return [
+        float(f"{v:.6g}") if f else None for v, f in zip(values, np.isfinite(values), strict=True)
+    ]

@@ -1,0 +1,210 @@
+"""An elite or the actor, rolled out once more for the eye.
+
+A few robots are simulated together, on the CPU, at the smallest batch whose bits do not depend on a
+robot's place in it. A run that was trained on a CPU like this one is repeated exactly; elsewhere
+the last bits differ, and with a robot on the edge of falling also what becomes of them. The page
+shows what was reached here beside what was asked for, so the difference is seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from elites import tasks
+from elites.core import networks
+from elites.core.networks import MLP
+from elites.core.problem import evaluation_shape, normalise
+from elites.runs import saved
+from elites.runs.directory import RunDirectory
+from elites.tasks import rollout
+from elites.tasks.task import Task, TaskState
+from elites.training import Run
+from elites.viewer import data
+from elites.viewer.data import NotThereError, plain
+
+BATCH = evaluation_shape(1)
+
+
+class Player:
+    """Recordings of one run. Calls from several threads take turns."""
+
+    def __init__(self, run: RunDirectory):
+        self.run = run
+        self.task = tasks.make(run.config().task)
+        self._turn = threading.Lock()
+        self._loaded: dict[int, Run] = {}
+        self._load(None)
+
+    def scene(self) -> dict[str, Any] | None:
+        """What to draw: the colliders of the body model; None for a task without one."""
+        model = self.task.body_model
+        if model is None or self.task.bodies is None:
+            return None
+        return {
+            "dt": model.dt,
+            "bodies": list(model.bodies),
+            "shapes": [
+                {
+                    "body": shape.body,
+                    "kind": shape.kind,
+                    "position": [float(v) for v in shape.position],
+                    "rotation": [float(v) for v in shape.rotation],
+                    "size": [float(v) for v in shape.size],
+                }
+                for shape in model.shapes
+            ],
+        }
+
+    def warm(self) -> None:
+        """Compile, so that the first click need not wait for it."""
+        with self._turn:
+            result = self._load(None).seed(0)
+            network = result.archive.algorithm.policy
+            _record(self.task, network, np.zeros((1, network.size), np.float32))
+            self._led(result, np.array(self.task.descriptor_low, np.float32))
+
+    def watch(self, iteration: int, seed: int, cell: int) -> dict[str, Any]:
+        """The elite of a cell, and the actor asked for what that elite reaches."""
+        with self._turn:
+            result = self._load(iteration).seed(data.seed_index(self.run, seed))
+            stored = result.archive.arrays
+            if not 0 <= cell < len(stored.fitness):
+                raise NotThereError(
+                    f"there is no cell {cell}: they are numbered 0 to {len(stored.fitness) - 1}"
+                )
+            if not np.isfinite(stored.fitness[cell]):
+                raise NotThereError(f"cell {cell} is empty: no elite lives there")
+            asked = stored.descriptors[cell]
+            elite = self._recorded(result.archive.algorithm.policy, stored.policies[cell], asked)
+            elite |= {"cell": cell, "stored_fitness": float(stored.fitness[cell])}
+            return {"elite": elite, "actor": self._led(result, asked)}
+
+    def ask(self, iteration: int, seed: int, descriptor: list[float]) -> dict[str, Any]:
+        """The actor asked for any descriptor, beside the elite that lives nearest to it."""
+        task = self.task
+        if len(descriptor) != task.descriptor_size:
+            raise ValueError(
+                f"a descriptor of {task.name} has {task.descriptor_size} numbers, "
+                f"got {len(descriptor)}"
+            )
+        asked = np.array(descriptor, np.float32)
+        if not np.isfinite(asked).all():
+            raise ValueError("a descriptor is made of finite numbers")
+        if (asked < task.descriptor_low).any() or (asked > task.descriptor_high).any():
+            low, high = task.descriptor_low, task.descriptor_high
+            raise ValueError(f"a descriptor of {task.name} lies between {low} and {high}")
+        with self._turn:
+            result = self._load(iteration).seed(data.seed_index(self.run, seed))
+            led = self._led(result, asked)
+            if led is None:
+                name = result.archive.algorithm.name
+                raise NotThereError(f"{name} trains no policy that can be asked for a descriptor")
+            if not len(result.archive):
+                return {"elite": None, "actor": led}
+            nearest = result.archive.nearest(asked)
+            elite = self._recorded(nearest.network, nearest.policy, asked)
+            elite |= {"cell": nearest.cell, "stored_fitness": nearest.fitness}
+            return {"elite": elite, "actor": led}
+
+    def _load(self, iteration: int | None) -> Run:
+        """The run at an iteration that still has its policies; None for the newest."""
+        if iteration is not None and iteration not in self._loaded:
+            kept = data.kept(self.run)
+            if iteration not in kept:
+                raise NotThereError(
+                    f"the policies of iteration {iteration} are not kept, only those of "
+                    f"{' and '.join(map(str, kept))}"
+                )
+        if iteration is None or iteration not in self._loaded:
+            found, iteration = saved.load_checkpoint(self.run, iteration)
+            # One more than is looked at, to go back and forth; an archive can be large.
+            self._loaded = {**dict(list(self._loaded.items())[-1:]), iteration: found}
+        return self._loaded[iteration]
+
+    def _led(self, result, asked: np.ndarray) -> dict[str, Any] | None:
+        actor = result.actor
+        if actor is None or not actor.conditioned:
+            return None
+        learner, problem = actor.algorithm.learner, actor.algorithm.problem
+        assert learner is not None
+        # With its descriptor folded in, the actor is a policy like any other.
+        wish = normalise(problem, jnp.asarray(asked)[None])
+        policy = networks.fold(learner.actor, jnp.asarray(actor.parameters), wish)[0]
+        sizes = (problem.observation_size, *learner.actor.sizes[1:])
+        return self._recorded(
+            dataclasses.replace(learner.actor, sizes=sizes), np.asarray(policy), asked
+        )
+
+    def _recorded(self, network: MLP, policy: np.ndarray, asked: np.ndarray) -> dict[str, Any]:
+        evaluation, poses, path = _record(self.task, network, policy[None])
+        reached = np.asarray(evaluation.descriptors[0])
+        steps, valid = int(evaluation.steps[0]), bool(evaluation.valid[0])
+        recording = {
+            "fitness": float(evaluation.fitness[0]) if valid else None,
+            "valid": valid,
+            "steps": steps,
+            "asked": plain(asked),
+            "reached": plain(reached) if valid else None,
+            "distance": float(np.linalg.norm(reached - asked)) if valid else None,
+            "poses": None,
+            # Where the way to a descriptor can be drawn: each state has one, the last counts.
+            "path": plain(path[: steps + 1]) if self.task.episode_descriptor == "final" else None,
+        }
+        if poses is not None:
+            recording["poses"] = pack_poses(poses[: steps + 1])
+        return recording
+
+
+def _record(task: Task, network: MLP, policies: np.ndarray):
+    """Evaluation, poses [T + 1, B, 7] and path [T + 1, D] of the first of some policies [n, P]."""
+    rows = jnp.asarray(np.resize(policies, (BATCH, policies.shape[1])), jnp.float32)
+    evaluation, (poses, path) = _compiled(task, network)(rows)
+    return evaluation, None if poses is None else np.asarray(poses), np.asarray(path)
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(task: Task, network: MLP):
+    def look(world: TaskState):
+        return _poses(task, world), world.descriptor
+
+    @jax.jit
+    def run(policies):
+        keys = jax.random.split(jax.random.key(0), BATCH)
+        layers = networks.unflatten(network, policies)
+        evaluation, seen = rollout.record(
+            task, lambda observation: networks.apply_each(network, layers, observation), keys, look
+        )
+        start = look(task.reset(keys[0]))
+        film = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b[:, 0]]), start, seen)
+        return evaluation._replace(transitions=None), film
+
+    return run
+
+
+def _poses(task: Task, world: TaskState):
+    """Place and rotation of each body [B, 7]."""
+    if task.body_model is None or task.bodies is None:
+        return None
+    return task.bodies(world)[:7].T
+
+
+def pack_poses(poses: np.ndarray) -> dict[str, Any]:
+    """Poses [T, B, 7] as 16-bit numbers: places to a millimetre in 30 m, for drawing."""
+    poses = np.nan_to_num(np.asarray(poses, np.float64), posinf=0.0, neginf=0.0)
+    reach = max(float(np.abs(poses[..., :3]).max()), 1e-6)
+    scaled = np.concatenate([poses[..., :3] / reach, np.clip(poses[..., 3:], -1, 1)], axis=-1)
+    words = np.round(scaled * 32767).astype("<i2")
+    return {
+        "frames": poses.shape[0],
+        "bodies": poses.shape[1],
+        "reach": reach,
+        "words": base64.b64encode(words.tobytes()).decode("ascii"),
+    }

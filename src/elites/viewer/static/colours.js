@@ -1,0 +1,64 @@
+// Colours: a scale for numbers, a palette for names, and the page's own, which follow its theme.
+
+// Viridis at every sixteenth: dark is low, light is high, also in grey and for colour-blind people.
+const VIRIDIS = [
+  "440154", "48186a", "472d7b", "424086", "3b528b", "33638d", "2c728e", "26828e", "21918c",
+  "1fa088", "28ae80", "3fbc73", "5ec962", "84d44b", "addc30", "d8e219", "fde725",
+].map((hex) => [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)));
+
+/** The colour of a share between 0 and 1. */
+export function viridis(share) {
+  const place = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
+  const i = Math.min(Math.floor(place), VIRIDIS.length - 2);
+  const mix = VIRIDIS[i].map((v, k) => Math.round(v + (place - i) * (VIRIDIS[i + 1][k] - v)));
+  return `rgb(${mix})`;
+}
+
+// The first is for the initial policies, the others are Okabe and Ito's.
+const NAMES = ["#9a9a9a", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c510a"];
+export const ofName = (i) => NAMES[i % NAMES.length];
+
+/** A colour of the style sheet, as it is in the present theme. */
+export function ofPage(name) {
+  const probe = document.createElement("i");
+  probe.style.color = `var(--${name})`;
+  document.body.append(probe);
+  const colour = getComputedStyle(probe).color;
+  probe.remove();
+  return colour;
+}
+
+/** A canvas as sharp as the screen: its context, width and height in CSS pixels. */
+export function sharp(canvas) {
+  const box = canvas.getBoundingClientRect();
+  const ratio = window.devicePixelRatio || 1;
+  const [width, height] = [Math.max(box.width, 1), Math.max(box.height, 1)];
+  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  return { context, width, height, ratio };
+}
+
+/** A number as people read it. */
+export function text(value, digits = 4) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1000) return Math.round(value).toLocaleString("en");
+  if (size < 1e-3) return value.toExponential(1);
+  return String(Number(value.toPrecision(digits)));
+}
+
+/** Round numbers between two, about as many as asked for. */
+export function ticks(low, high, count) {
+  const rough = (high - low) / count;
+  if (!(rough > 0)) return [low];
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].find((k) => k * power >= rough) * power;
+  const first = Math.ceil(low / step);
+  const result = [];
+  for (let i = first; i * step <= high + step * 1e-9; i++) result.push(Number((i * step).toPrecision(12)));
+  return result;
+}

@@ -1,0 +1,458 @@
+// The page: what is chosen, what is asked of the source for it, and which part shows the answer.
+
+import { exported, get, playable } from "./source.js";
+import { createMap } from "./map.js";
+import { createStage } from "./stage.js";
+import { createCurve } from "./curves.js";
+import { ofName, text, viridis } from "./colours.js";
+
+const $ = (id) => document.getElementById(id);
+const POLL = 3000; // milliseconds between two looks at a run that may still be training
+
+let run = null; // what the run is
+let archive = null; // of the chosen seed and iteration
+let metrics = null; // { iteration, evaluations, values }
+let range = [0, 1]; // of fitness, in the archive
+let selected = -1;
+let asked = 0; // counts questions: a late answer to an earlier one is dropped
+const archives = new Map(); // seen before, by seed and iteration
+
+const seed = () => Number($("seed").value);
+const iteration = () => run.iterations[Number($("time").value)];
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
+const vector = (values) => (values ? values.map((v) => text(v)).join(", ") : "–");
+
+// ------------------------------------------------------------------------------------ messages
+
+function say(error) {
+  $("message").textContent = error ? String(error.message ?? error) : "";
+  $("message").hidden = !error;
+}
+
+/** Run a task of the page; what goes wrong is said, not thrown. */
+async function attempt(task) {
+  try {
+    await task();
+  } catch (error) {
+    say(error);
+  }
+}
+
+// ---------------------------------------------------------------------------------------- map
+
+const COLOURS = [
+  ["fitness", "fitness"],
+  ["actor_error", "error of the distilled policy"],
+  ["error", "error of the elite, evaluated again"],
+  ["actor_fitness", "fitness of the distilled policy"],
+  ["origin", "variation"],
+  ["born", "iteration of birth"],
+];
+
+const map = createMap($("map"), $("tip"), { onPick: pick, onMove: choose, describe: describeCell });
+
+function describeCell(cell) {
+  const lines = [`cell ${cell}`];
+  if (archive.fitness[cell] === null) return `${lines[0]}, empty`;
+  lines.push(`fitness ${text(archive.fitness[cell])}`, `descriptor ${vector(archive.descriptors[cell])}`);
+  lines.push(`by ${run.origins[archive.origin[cell]]}, iteration ${archive.born[cell]}`);
+  if (archive.actor_error?.[cell] != null) lines.push(`error of the distilled policy ${text(archive.actor_error[cell])}`);
+  return lines.join("\n");
+}
+
+async function showArchive() {
+  const [number, when] = [seed(), iteration()];
+  $("time-value").textContent = `${when} of ${run.total}`;
+  $("time").setAttribute("aria-valuetext", `iteration ${when} of ${run.total}`);
+  const key = `${number} ${when} ${run.evaluated}`;
+  if (!archives.has(key)) {
+    const found = await get("/api/archive", { iteration: when, seed: number });
+    if (archives.size > 400) archives.clear();
+    archives.set(key, found);
+  }
+  if (number !== seed() || when !== iteration()) return; // the slider has moved on
+  archive = archives.get(key);
+  const fitness = archive.fitness.filter((v) => v !== null);
+  const total = fitness.reduce((sum, v) => sum + v, 0);
+  $("status").textContent = fitness.length
+    ? `iteration ${when}: ${fitness.length} of ${archive.fitness.length} cells (${percent(fitness.length / archive.fitness.length)}), QD-score ${text(total)}`
+    : `iteration ${when}: the archive is empty. No evaluation was valid yet, so there is nothing to watch.`;
+  range = fitness.length ? [Math.min(...fitness), Math.max(...fitness)] : [0, 1];
+  map.setArchive(archive);
+  map.setMarked(playable(number));
+  offerColours();
+  showColours();
+  filter();
+}
+
+/** Only what is known of this archive can be shown. */
+function offerColours() {
+  for (const option of $("colour").options) {
+    const known = archive[option.value]?.some((v) => v !== null) ?? false;
+    option.disabled = !known && option.value !== "fitness";
+    option.title = option.disabled ? "known where 'elites evaluate' was run" : "";
+  }
+  if ($("colour").selectedOptions[0]?.disabled) $("colour").value = "fitness";
+}
+
+function showColours() {
+  const name = $("colour").value;
+  const values = archive[name];
+  const legend = $("legend");
+  legend.replaceChildren();
+  if (name === "origin") {
+    map.setShade({ kind: "name", values });
+    run.origins.forEach((label, i) => {
+      const count = values.filter((v) => v === i).length;
+      if (!count) return;
+      const item = document.createElement("span");
+      const patch = document.createElement("i");
+      patch.style.background = ofName(i);
+      item.append(patch, `${label} (${count})`);
+      legend.append(item);
+    });
+    return;
+  }
+  const numbers = values.filter((v, cell) => v !== null && archive.fitness[cell] !== null);
+  const [low, high] = numbers.length ? [Math.min(...numbers), Math.max(...numbers)] : [0, 1];
+  map.setShade({ kind: "number", values, low, high });
+  const bar = document.createElement("canvas");
+  Object.assign(bar, { width: 160, height: 1 });
+  const context = bar.getContext("2d");
+  for (let x = 0; x < 160; x++) {
+    context.fillStyle = viridis(x / 159);
+    context.fillRect(x, 0, 1, 1);
+  }
+  bar.setAttribute("role", "img");
+  bar.setAttribute("aria-label", "colour scale, dark is low and light is high");
+  legend.append(text(low), bar, `${text(high)}  ${COLOURS.find(([key]) => key === name)[1]}`);
+}
+
+function filter() {
+  const share = (id) => Number($(id).value) / 1000;
+  let [low, high] = [share("fitness-low"), share("fitness-high")];
+  const value = (s) => range[0] + s * (range[1] - range[0]);
+  $("fitness-low-value").textContent = text(value(low));
+  $("fitness-high-value").textContent = text(value(high));
+  const slack = 1e-9 * Math.max(Math.abs(range[0]), Math.abs(range[1]));
+  map.setFilter((cell) => {
+    const own = archive.fitness[cell];
+    return own >= value(low) - slack && own <= value(high) + slack;
+  });
+}
+
+/** The keyboard moves the choice; Enter plays it. */
+function choose(cell) {
+  selected = cell;
+  map.select(cell);
+  $("chosen").textContent = describeCell(cell).replaceAll("\n", ", ");
+}
+
+function pick(cell, place) {
+  const wantsAsking = new FormData($("ask")).get("mode") === "ask";
+  if (cell >= 0 && !wantsAsking && archive.fitness[cell] !== null) return watch(cell);
+  if (!run.conditioned) {
+    if (cell >= 0) choose(cell);
+    return say(cell >= 0
+      ? `Cell ${cell} is empty, and ${run.algorithm} trains no policy that can be asked for a descriptor.`
+      : `${run.algorithm} trains no policy that can be asked for a descriptor.`);
+  }
+  for (const [axis, value] of Object.entries(place)) {
+    $("ask-numbers").children[axis].querySelector("input").value = Number(value.toPrecision(4));
+  }
+  return ask();
+}
+
+// -------------------------------------------------------------------------------- watch and ask
+
+let stages = null; // { elite, actor } or null for a task that cannot be drawn
+let clip = { frames: 0, playing: false, moment: 0, last: 0 };
+
+async function watch(cell) {
+  choose(cell);
+  await play(`cell ${cell}`, `Distilled policy, asked for the same`, `Elite of cell ${cell}`,
+    () => get("/api/watch", { iteration: iteration(), seed: seed(), cell }));
+}
+
+async function ask() {
+  const wish = [...$("ask-numbers").querySelectorAll("input")].map((input) => input.value);
+  selected = -1;
+  map.select(-1);
+  await play(`(${wish.join(", ")})`, "Distilled policy, asked for this", "Nearest elite",
+    () => get("/api/ask", { iteration: iteration(), seed: seed(), descriptor: wish.join(",") }));
+}
+
+async function play(what, actorTitle, eliteTitle, question) {
+  const mine = ++asked;
+  stop();
+  say(null);
+  $("watching").textContent = `${what} …`;
+  document.body.dataset.watching = "waiting";
+  try {
+    const { elite, actor } = await question();
+    if (mine !== asked) return;
+    $("watching").textContent = what;
+    show("elite", elite, eliteTitle, "The archive is empty.");
+    show("actor", actor, actorTitle, `${run.algorithm} trains no policy that can be asked.`);
+    const journeys = [];
+    if (actor) journeys.push({ colour: "actor", ...actor });
+    if (elite) journeys.push({ colour: "elite", ...elite });
+    map.setJourneys(journeys);
+    clip.frames = Math.max(...[elite, actor].map((r) => (r ? r.steps + 1 : 0)));
+    $("moment").max = clip.frames - 1;
+    $("moment").disabled = $("play").disabled = stages === null;
+    $("chosen").textContent = [
+      elite && `${eliteTitle}: fitness ${text(elite.fitness)}, reached ${vector(elite.reached)}.`,
+      actor && `${actorTitle}: fitness ${text(actor.fitness)}, reached ${vector(actor.reached)}, error ${text(actor.distance)}.`,
+    ].filter(Boolean).join(" ");
+    document.body.dataset.watching = "ready";
+    moveTo(0);
+    if (stages) start();
+  } catch (error) {
+    if (mine !== asked) return;
+    document.body.dataset.watching = "failed";
+    $("watching").textContent = what;
+    say(error);
+  }
+}
+
+function show(who, recording, title, none) {
+  $(`${who}-title`).textContent = title;
+  const numbers = $(`${who}-numbers`);
+  numbers.replaceChildren();
+  stages?.[who].load(recording);
+  $(`${who}-none`).hidden = recording !== null && stages !== null;
+  if (!recording) {
+    $(`${who}-none`).textContent = none;
+    return;
+  }
+  if (!stages) $(`${who}-none`).textContent = stageless;
+  const add = (name, value) => {
+    const [term, text] = [document.createElement("dt"), document.createElement("dd")];
+    term.textContent = name;
+    text.textContent = value;
+    numbers.append(term, text);
+  };
+  if (!recording.valid) add("failed", "the simulation diverged");
+  const stored = recording.stored_fitness;
+  const differs = stored !== undefined && recording.fitness !== null && Math.abs(stored - recording.fitness) > 1e-3 * Math.abs(stored);
+  add("fitness", text(recording.fitness) + (differs ? ` (stored: ${text(stored)})` : ""));
+  add(who === "elite" ? "descriptor" : "asked for", vector(recording.asked));
+  add("reached", vector(recording.reached));
+  add("distance", text(recording.distance));
+  add("steps", `${recording.steps} of ${run.episode_length}`);
+}
+
+function moveTo(frame) {
+  clip.moment = Math.min(Math.max(frame, 0), clip.frames - 1);
+  const shown = Math.floor(clip.moment);
+  $("moment").value = shown;
+  const seconds = (f) => (f * (run.scene?.dt ?? 1)).toFixed(1);
+  $("moment-value").textContent = `${seconds(shown)} of ${seconds(Math.max(clip.frames - 1, 0))} s`;
+  $("moment").setAttribute("aria-valuetext", `${seconds(shown)} seconds`);
+  if (stages) for (const stage of Object.values(stages)) stage.show(shown);
+}
+
+function start() {
+  if (clip.moment >= clip.frames - 1) moveTo(0);
+  clip.playing = true;
+  clip.last = performance.now();
+  $("play").textContent = "Pause";
+  requestAnimationFrame(advance);
+}
+function stop() {
+  clip.playing = false;
+  $("play").textContent = "Play";
+}
+function advance(now) {
+  if (!clip.playing) return;
+  const passed = Math.min((now - clip.last) / 1000, 0.25); // a tab that slept does not jump ahead
+  clip.last = now;
+  moveTo(clip.moment + (passed / run.scene.dt) * Number($("speed").value));
+  if (clip.moment >= clip.frames - 1) return stop();
+  requestAnimationFrame(advance);
+}
+
+let stageless = "";
+function buildStages() {
+  if (!run.scene) {
+    stageless = `${run.task} has no body model to draw: here are its numbers.`;
+  } else {
+    try {
+      const other = { elite: "actor", actor: "elite" };
+      stages = {};
+      for (const who of ["elite", "actor"]) {
+        const tell = (camera) => stages[other[who]]?.setCamera(camera);
+        stages[who] = createStage($(`${who}-stage`), run.scene, who, tell);
+      }
+    } catch {
+      stages = null;
+      stageless = "This browser has no WebGL to draw with: here are the numbers.";
+    }
+  }
+  $("transport").hidden = stages === null;
+  for (const who of ["elite", "actor"]) {
+    $(`${who}-stage`).hidden = stages === null;
+    $(`${who}-none`).hidden = stages !== null;
+    $(`${who}-none`).textContent = stageless;
+  }
+}
+
+// ---------------------------------------------------------------------------------------- curves
+
+const TITLES = { qd_score: "QD-score", coverage: "coverage in %", max_fitness: "max. fitness", rejected: "rejected", seconds: "seconds" };
+const titleOf = (name) => TITLES[name] ?? name.replace("added.", "added by ").replace("_", " ").replace(".", ", ");
+const curves = [0, 1, 2, 3].map((i) => createCurve($(`curve-${i}`)));
+
+function showCurves() {
+  if (!metrics?.evaluations?.length) return;
+  const fixed = ["qd_score", "coverage", "max_fitness"];
+  const rest = Object.keys(metrics.values).filter((name) => !fixed.includes(name));
+  if ($("curve").options.length !== rest.length) {
+    fill($("curve"), rest.map((name) => [name, titleOf(name)]), $("curve").value);
+  }
+  [...fixed, $("curve").value].forEach((name, i) => {
+    const scale = name === "coverage" ? 100 : 1;
+    const values = metrics.values[name]?.map((row) => row.map((v) => (v === null ? null : v * scale)));
+    curves[i].set(values && { title: titleOf(name), x: metrics.evaluations, values, seed: allSeeds.indexOf(seed()) });
+  });
+}
+
+async function getMetrics() {
+  if (exported && metrics) return false;
+  const known = metrics?.iteration?.at(-1) ?? 0;
+  const news = await get("/api/metrics", { after: known });
+  if (!news.iteration?.length) return false;
+  if (!metrics) metrics = news;
+  else {
+    metrics.iteration.push(...news.iteration);
+    metrics.evaluations.push(...news.evaluations);
+    for (const name of Object.keys(metrics.values)) metrics.values[name].push(...(news.values[name] ?? []));
+  }
+  return true;
+}
+
+// ------------------------------------------------------------------------------------- the whole
+
+function fill(select, options, value) {
+  select.replaceChildren(...options.map(([key, label]) => new Option(label, key)));
+  if (options.some(([key]) => String(key) === String(value))) select.value = value;
+}
+
+function setTime(iterations) {
+  const slider = $("time");
+  const [atEnd, when] = [Number(slider.value) === Number(slider.max), run.iterations[Number(slider.value)]];
+  run.iterations = iterations;
+  slider.max = iterations.length - 1;
+  slider.value = atEnd ? iterations.length - 1 : Math.max(iterations.indexOf(when), 0);
+}
+
+let allSeeds = [];
+async function begin() {
+  run = await get("/api/run");
+  document.title = `${run.name} – elites`;
+  $("name").textContent = run.name;
+  $("about").textContent = `${run.algorithm} on ${run.task}` + (run.descriptor ? `; descriptor: ${run.descriptor}` : "");
+  allSeeds = run.all_seeds ?? run.seeds;
+  fill($("seed"), run.seeds.map((s) => [s, s]));
+  fill($("colour"), COLOURS);
+  const pairs = run.low.flatMap((_, i) => run.low.slice(i + 1).map((_, k) => [`${i},${i + k + 1}`, `${i + 1} and ${i + k + 2}`]));
+  fill($("pair"), pairs);
+  $("pair-label").hidden = pairs.length < 2;
+  $("ask-numbers").replaceChildren(...run.low.map((low, i) => {
+    const label = document.createElement("label");
+    const input = document.createElement("input");
+    Object.assign(input, { type: "number", step: "any", min: low, max: run.high[i], value: Number(((low + run.high[i]) / 2).toPrecision(4)), required: true });
+    label.append(run.low.length > 1 ? `${i + 1} ` : "descriptor ", input);
+    return label;
+  }));
+  $("ask").hidden = exported || !run.conditioned;
+  buildStages();
+  if (exported) $("watching").textContent = "Click a cell with a dot.";
+  if (!run.iterations.length) throw new Error("The run has no snapshot of its archive yet: wait for its first checkpoint.");
+  $("time").max = run.iterations.length - 1;
+  $("time").value = run.iterations.length - 1;
+  map.setCells(run, await get("/api/cells"));
+  $("seed").value = await bestSeed();
+  await showArchive();
+  await getMetrics();
+  showCurves();
+  document.body.dataset.ready = "yes";
+}
+
+/** The seed with the highest QD-score, if the metrics can tell. */
+async function bestSeed() {
+  if (run.seeds.length === 1) return run.seeds[0];
+  await getMetrics();
+  const last = metrics?.values.qd_score?.at(-1) ?? [];
+  const score = (s) => last[allSeeds.indexOf(s)] ?? -Infinity;
+  return run.seeds.reduce((best, s) => (score(s) > score(best) ? s : best), run.seeds[0]);
+}
+
+/** What a run that is still training has added since. */
+async function follow() {
+  try {
+    const news = await get("/api/run");
+    const before = iteration();
+    const evaluated = news.evaluated !== run.evaluated;
+    run = { ...run, kept: news.kept, evaluated: news.evaluated };
+    if (news.iterations.length !== run.iterations.length || news.iterations.at(-1) !== run.iterations.at(-1)) {
+      setTime(news.iterations);
+    }
+    if (evaluated || iteration() !== before) await showArchive();
+    $("time-value").textContent = `${iteration()} of ${run.total}`;
+    if (await getMetrics()) showCurves();
+    if ($("message").textContent.startsWith("The server")) say(null);
+  } catch (error) {
+    say(error);
+  }
+  setTimeout(follow, POLL);
+}
+
+function forget() {
+  asked++;
+  stop();
+  selected = -1;
+  map.select(-1);
+  map.setJourneys([]);
+}
+
+$("seed").addEventListener("change", () => attempt(async () => {
+  forget();
+  say(null);
+  await showArchive();
+  showCurves();
+}));
+$("time").addEventListener("input", () => attempt(async () => {
+  map.setJourneys([]);
+  await showArchive();
+}));
+$("colour").addEventListener("change", showColours);
+$("pair").addEventListener("change", () => map.setAxes($("pair").value.split(",").map(Number)));
+for (const id of ["fitness-low", "fitness-high"]) $(id).addEventListener("input", filter);
+$("zoom-in").addEventListener("click", () => map.zoomBy(1.5));
+$("zoom-out").addEventListener("click", () => map.zoomBy(1 / 1.5));
+$("zoom-reset").addEventListener("click", () => map.whole());
+$("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  ask();
+});
+$("play").addEventListener("click", () => (clip.playing ? stop() : start()));
+$("moment").addEventListener("input", () => {
+  stop();
+  moveTo(Number($("moment").value));
+});
+$("camera").addEventListener("change", () => {
+  if (stages) for (const stage of Object.values(stages)) stage.setMode($("camera").value);
+});
+$("curve").addEventListener("change", showCurves);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  map.redraw();
+  curves.forEach((curve) => curve.redraw());
+  if (stages) for (const stage of Object.values(stages)) stage.repaint();
+});
+
+attempt(async () => {
+  await begin();
+  if (!exported) setTimeout(follow, POLL);
+});
