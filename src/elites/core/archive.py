@@ -46,15 +46,25 @@ def _unit_centroids(dimensions: int, cells: int) -> np.ndarray:
         sample_key, start_key = jax.random.split(jax.random.key(0))
         samples = jax.random.uniform(sample_key, (max(50_000, 10 * cells), dimensions))
         start = jax.random.choice(start_key, samples, (cells,), replace=False)
-        means, points = np.asarray(start), np.asarray(samples, np.float64)
-        for _ in range(30):
-            nearest = np.asarray(jax.jit(nearest_rows)(means, samples))
-            # Summed here: scattered floats have no fixed order of summation on every device.
-            members = np.bincount(nearest, minlength=cells)[:, None]
-            totals = [np.bincount(nearest, column, minlength=cells) for column in points.T]
-            moved = np.stack(totals, axis=1) / np.maximum(members, 1)
-            means = np.where(members > 0, moved, means).astype(np.float32)
+        means, points = np.asarray(start), np.asarray(samples)
+    # In NumPy: faster than what XLA makes of it, and summed in the same order on every machine.
+    for _ in range(30):
+        nearest = _nearest(means, points)
+        members = np.bincount(nearest, minlength=cells)[:, None]
+        totals = [np.bincount(nearest, column, minlength=cells) for column in points.T]
+        moved = np.stack(totals, axis=1) / np.maximum(members, 1)
+        means = np.where(members > 0, moved, means).astype(np.float32)
     return means
+
+
+def _nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """What `nearest_rows` finds, a few points at a time: their distances fit into a cache."""
+    count = max(1, 2**16 // len(rows))
+    found = []
+    for some in np.split(points, range(count, len(points), count)):
+        squares = (np.square(a[:, None] - b) for a, b in zip(some.T, rows.T, strict=True))
+        found.append(functools.reduce(np.add, squares).argmin(axis=1))
+    return np.concatenate(found)
 
 
 def _host():
