@@ -79,7 +79,7 @@ def empty(centroids: Array, policy_size: int) -> Archive:
     cells = centroids.shape[0]
     return Archive(
         policies=jnp.zeros((cells, policy_size)),
-        fitness=jnp.full(cells, -jnp.inf),
+        fitness=jnp.full(cells, -jnp.inf, jnp.float32),  # typed, or a step would compile twice
         descriptors=jnp.zeros_like(centroids),
         centroids=centroids,
         origin=jnp.full(cells, EMPTY, jnp.int32),
