@@ -118,6 +118,11 @@ class Batched:
         """The first state, of keys [seeds]."""
         return run_parts(tuple(self._starting), self._evaluate, keys)
 
+    def shapes(self, keys: Array) -> Any:
+        """The shapes of a state. What is traced for them, `init` and `compile` need not again."""
+        parts = tuple(part.eval_shape for part in self._starting)
+        return _shapes(run_parts(parts, self._evaluate.eval_shape, keys))
+
     def step(self, state: Any, keys: Array) -> tuple[Any, Metrics]:
         """The next state and metrics, of keys [seeds]. The state handed in is used up."""
         return run_parts(tuple(self._stepping), self._evaluate, state, keys)

@@ -112,7 +112,7 @@ def build(config: Config, run: RunDirectory) -> Job:
     algorithm = training.build(task, config.algorithm, **vars(config.hp))
     total = training.iterations_for(algorithm, config.evaluations)
     batched = training.Batched(algorithm, config.seeds, run.kernels)
-    shapes = jax.eval_shape(jax.vmap(algorithm.init), training.seed_keys(config.seed_numbers))
+    shapes = batched.shapes(training.seed_keys(config.seed_numbers))
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(shapes)]
     names = tuple(jax.tree_util.keystr(path, simple=True, separator=".") for path in paths)
     return Job(task, algorithm, batched, total, shapes, names)
