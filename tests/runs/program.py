@@ -1,18 +1,25 @@
-"""The real command line in processes of its own, and what its runs look like on disk."""
+"""The real command line, and what its runs look like on disk.
+
+A command runs in this process, which has loaded JAX already, unless what is tested is the process:
+that it is killed, gets a signal, does not load JAX, or knows no more than what is on disk.
+"""
 
 from __future__ import annotations
 
-import functools
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
+import quick
+from elites.cli import main
 from elites.runs import checkpoint
 
 HERE = Path(__file__).parent
@@ -20,23 +27,12 @@ SMOKE = ("--preset", "smoke", "--no-figures")
 POINT = ("point_omni", "me", *SMOKE)  # compiles fast, saves often
 
 
-@functools.cache
-def _cache() -> str:
-    """Compiled code that the processes of one test worker share."""
-    return tempfile.mkdtemp(prefix="elites-tests-")
-
-
 def environment(cache: bool = True, **more: str) -> dict[str, str]:
-    """Fast to compile, slow to run: what is computed here is small."""
-    kept = {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_backend_optimization_level=0",
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    }
-    if cache:
-        kept["JAX_COMPILATION_CACHE_DIR"] = _cache()
-    return {**os.environ, **kept, **more}
+    """Of a process that compiles fast and runs slowly: what is computed here is small."""
+    kept = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", **more}
+    if not cache:
+        del kept["JAX_COMPILATION_CACHE_DIR"]
+    return kept
 
 
 def command(*arguments: object) -> list[str]:
@@ -44,19 +40,31 @@ def command(*arguments: object) -> list[str]:
 
 
 def elites(
-    *arguments: object,
-    environ: dict[str, str] | None = None,
-    cwd: Path | None = None,
+    *arguments: object, apart: bool = False, environ: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command to its end: here, or apart, in a process of its own."""
+    if not apart:
+        assert environ is None
+        return _here([str(argument) for argument in arguments])
     return subprocess.run(
         command(*arguments),
         capture_output=True,
         text=True,
         env=environ or environment(),
-        cwd=cwd,
         check=False,
     )
+
+
+def _here(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        quick.compiling(),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch.object(sys, "argv", ["elites", *arguments]),
+    ):
+        code = main()
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 def watched(*arguments: object) -> subprocess.CompletedProcess[str]:

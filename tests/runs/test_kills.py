@@ -47,10 +47,10 @@ def test_twenty_kills(tmp_path):
     assert True in moments  # some kills hit a save
 
     budget = 32 * (reached + 4)
-    succeed("resume", path, "--evaluations", budget)
+    succeed("resume", path, "--evaluations", budget, apart=True)
     undisturbed = tmp_path / "undisturbed"
     options = ("--checkpoint-every", 1, "--reach-every", 3, "--output", undisturbed)
-    succeed("train", *DCG, "--evaluations", budget, *options)
+    succeed("train", *DCG, "--evaluations", budget, *options, apart=True)
     assert newest(path).name == newest(undisturbed).name
     assert bits(newest(path)) == bits(newest(undisturbed))
     for table in ("metrics.csv", "reach.csv", "evaluation/cells.csv"):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 def report(tmp_path_factory):
     """The built-in small study, and its page."""
     path = tmp_path_factory.mktemp("page") / "study"
-    succeed("study", "smoke", "--output", path)
+    succeed("study", "smoke", "--output", path, apart=True)
     succeed("report", path)
     return path / "report" / "report.html"
 

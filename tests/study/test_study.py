@@ -34,7 +34,7 @@ def plan(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def finished(plan, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("studies") / "finished"
-    done = succeed("study", plan, "--output", path)
+    done = succeed("study", plan, "--output", path, apart=True)
     assert "2 runs done" in done.stdout
     return path
 
@@ -52,7 +52,7 @@ def without_time(text: str) -> str:
 
 def test_a_study_that_is_done_is_done(finished, plan):
     before = contents(finished / "runs")
-    done = succeed("study", plan, "--output", finished)
+    done = succeed("study", plan, "--output", finished, apart=True)
     assert "2 runs done" in done.stdout
     assert contents(finished / "runs") == before
 
@@ -93,7 +93,7 @@ def test_killed_again_and_again_it_comes_to_the_same_report(finished, plan, tmp_
         process.kill()  # its workers notice, and end
         process.wait()
     assert kills >= 3
-    succeed("study", plan, "--output", path)
+    succeed("study", plan, "--output", path, apart=True)
     assert all(item.attempts == 0 for item in Study(path).items())
     for run in RUNS:
         for table in ("metrics.csv", "evaluation/metrics.csv", "evaluation/cells.csv"):
