@@ -35,6 +35,32 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
+# The files that take longest begin first, so that no worker is left alone with one at the end.
+LONGEST = (
+    "test_kills.py",
+    "test_registry.py",
+    "test_robots.py",
+    "test_study.py",
+    "test_ray.py",
+    "test_page.py",
+    "test_faults.py",
+    "test_resume.py",
+    "test_training.py",
+    "test_bad_input.py",
+    "test_stored_descriptors.py",
+    "test_fused.py",
+    "test_determinism.py",
+    "test_export.py",
+    "test_docs.py",
+    "test_task_table.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
 @pytest.fixture
 def quick_compiler():
     """Compile in less than half the time to slower code, where little is computed."""
