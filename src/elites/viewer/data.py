@@ -15,11 +15,11 @@ import numpy as np
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs import evaluation, logs, snapshots
-from elites.runs.directory import METRICS, RESOLVED, RunDirectory
+from elites.runs.directory import ENVIRONMENT, METRICS, RESOLVED, RunDirectory, RunError
 from elites.runs.voronoi import polygons
 
 
-class NotThereError(LookupError):
+class NotThereError(ValueError):
     """Something was asked for that the run has not got."""
 
 
@@ -57,7 +57,17 @@ def describe(run: RunDirectory) -> dict[str, Any]:
         "iterations": seen,
         "kept": [iteration for iteration in kept(run) if iteration in seen],
         "evaluated": _evaluated(run),
+        "trained_on": _trained_on(run),
     }
+
+
+def _trained_on(run: RunDirectory) -> str | None:
+    """The device, if it was another than the CPU that recordings are made on."""
+    try:
+        session = directories.read_json(run / ENVIRONMENT)[-1]
+        return None if session["backend"] == "cpu" else str(session["device"])
+    except (OSError, RunError, LookupError, TypeError):
+        return None  # for show alone
 
 
 def _evaluated(run: RunDirectory) -> int | None:
@@ -131,7 +141,7 @@ def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
     if not len(table.get("iteration", ())):
         return {}
     new = table["iteration"][:, 0] > after
-    shared = {name: plain(table[name][new, 0]) for name in ("iteration", "evaluations")}
+    shared = {name: plain(table[name][new, 0].astype(int)) for name in ("iteration", "evaluations")}
     rest = {
         name: plain(values[new])
         for name, values in table.items()

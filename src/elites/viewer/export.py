@@ -51,16 +51,20 @@ def export(
     seeds = known["seeds"] if seed is None else [seed]
     shown = _thinned(known["iterations"])
     last = known["kept"][-1] if known["kept"] else None
-    recordings = 0
+    recorded = []
     for number in seeds:
         for iteration in shown:
             ask("/api/archive", iteration=iteration, seed=number)
         if last is None:
             continue
         archive = data.archive(run, last, number)
-        for cell in cells or _spread(archive, max(rollouts // len(seeds), 1)):
+        filled = {cell for cell, value in enumerate(archive["fitness"]) if value is not None}
+        chosen = _spread(archive, max(rollouts // len(seeds), 1))
+        for cell in sorted(filled & set(cells)) if cells else chosen:
             ask("/api/watch", iteration=last, seed=number, cell=cell)
-            recordings += 1
+            recorded.append(cell)
+    for cell in sorted(set(cells) - set(recorded)):  # the first of them says what is wrong
+        ask("/api/watch", iteration=last, seed=seeds[0], cell=cell)
     record["/api/run"] = {
         **known,
         "all_seeds": known["seeds"],
@@ -69,7 +73,7 @@ def export(
         "kept": [last],
     }
     write_text(path, _page(record))
-    return recordings, path.stat().st_size
+    return len(recorded), path.stat().st_size
 
 
 def _thinned(iterations: list[int]) -> list[int]:

@@ -26,7 +26,7 @@ from elites.runs import saved
 from elites.runs.directory import RunDirectory
 from elites.tasks import rollout
 from elites.tasks.task import Task, TaskState
-from elites.training import Run
+from elites.training import Elites, Run
 from elites.viewer import data
 from elites.viewer.data import NotThereError, plain
 
@@ -84,7 +84,7 @@ class Player:
                 raise NotThereError(f"cell {cell} is empty: no elite lives there")
             asked = stored.descriptors[cell]
             elite = self._recorded(result.archive.algorithm.policy, stored.policies[cell], asked)
-            elite |= {"cell": cell, "stored_fitness": float(stored.fitness[cell])}
+            elite |= _as_stored(result.archive, cell)
             return {"elite": elite, "actor": self._led(result, asked)}
 
     def ask(self, iteration: int, seed: int, descriptor: list[float]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Player:
                 return {"elite": None, "actor": led}
             nearest = result.archive.nearest(asked)
             elite = self._recorded(nearest.network, nearest.policy, asked)
-            elite |= {"cell": nearest.cell, "stored_fitness": nearest.fitness}
+            elite |= _as_stored(result.archive, nearest.cell)
             return {"elite": elite, "actor": led}
 
     def _load(self, iteration: int | None) -> Run:
@@ -161,6 +161,15 @@ class Player:
         if poses is not None:
             recording["poses"] = pack_poses(poses[: steps + 1])
         return recording
+
+
+def _as_stored(archive: Elites, cell: int) -> dict[str, Any]:
+    """What the archive says of an elite."""
+    return {
+        "cell": cell,
+        "stored_fitness": float(archive.arrays.fitness[cell]),
+        "stored_descriptor": plain(archive.arrays.descriptors[cell]),
+    }
 
 
 def _record(task: Task, network: MLP, policies: np.ndarray):

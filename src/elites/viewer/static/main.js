@@ -235,12 +235,16 @@ function show(who, recording, title, none) {
   };
   if (!recording.valid) add("failed", "the simulation diverged");
   const stored = recording.stored_fitness;
-  const differs = stored !== undefined && recording.fitness !== null && Math.abs(stored - recording.fitness) > 1e-3 * Math.abs(stored);
+  const differs = stored !== undefined && recording.fitness !== null && Math.abs(stored - recording.fitness) > 1e-4 * Math.abs(stored);
   add("fitness", text(recording.fitness) + (differs ? ` (stored: ${text(stored)})` : ""));
-  add(who === "elite" ? "descriptor" : "asked for", vector(recording.asked));
+  if (recording.stored_descriptor) add("descriptor", vector(recording.stored_descriptor));
+  if (vector(recording.asked) !== vector(recording.stored_descriptor)) add("asked for", vector(recording.asked));
   add("reached", vector(recording.reached));
   add("distance", text(recording.distance));
   add("steps", `${recording.steps} of ${run.episode_length}`);
+  if (differs && run.trained_on) {
+    add("note", `trained on ${run.trained_on}; replayed here on the CPU, where numbers are rounded otherwise`);
+  }
 }
 
 function moveTo(frame) {

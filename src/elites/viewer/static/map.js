@@ -309,6 +309,7 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     if (!wasClick || !info) return;
     const [x, y] = at(event);
     const cell = cellAt(x, y);
+    tip.hidden = true; // what comes of the click is drawn there
     if (cell >= 0 || size() > 2) onPick(cell, placeAt(x, y));
   });
   canvas.addEventListener("pointercancel", () => (drag = null));

@@ -1,0 +1,115 @@
+"""A page on its server, and a browser to open it with."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from program import environment, started
+
+SCENES = Path(__file__).parent / "scenes.py"
+CHROMIUM = os.environ.get("ELITES_CHROMIUM") or shutil.which("chromium") or ""
+needs_browser = pytest.mark.skipif(
+    not CHROMIUM, reason="LEFT OUT: no Chromium found; install one, or set ELITES_CHROMIUM"
+)
+
+
+def repeating() -> dict[str, str]:
+    """Compiled as users compile: only then does a recording repeat the training's bits."""
+    return environment(XLA_FLAGS="")
+
+
+class Server:
+    """`elites view` in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str):
+        self.process, self.address = process, address
+        self.host, self.port = re.findall(r"//([\d.]+):(\d+)/", address)[0]
+
+    def get(self, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+        """A request exactly as written: no browser or library tidies the path."""
+        connection = http.client.HTTPConnection(self.host, int(self.port), timeout=120)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.putrequest("GET", path, skip_host="Host" in named, skip_accept_encoding=True)
+        for name, value in named.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        response = connection.getresponse()
+        body = response.read()
+        connection.close()
+        return response.status, {k.lower(): v for k, v in response.getheaders()}, body
+
+    def json(self, path: str) -> dict:
+        status, _, body = self.get(path)
+        assert status == 200, (status, body)
+        return json.loads(body)
+
+
+@contextlib.contextmanager
+def serving(run: Path, *options: object, environ=None) -> Iterator[Server]:
+    process = started("view", run, "--no-browser", *options, environ=environ)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        line = process.stdout.readline()
+        assert "http://" in line, (line, process.stderr.read())
+        yield Server(process, re.findall(r"http://\S+", line)[0])
+    finally:
+        process.terminate()
+        process.wait(60)
+        process.stdout.close()
+        process.stderr.close()
+
+
+@contextlib.contextmanager
+def browsing(**options):
+    """A page, what it asked for, and what it complained of."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="LEFT OUT: needs playwright")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        size = {"width": 1280, "height": 800}
+        page = browser.new_page(**{"viewport": size, **options})
+        page.set_default_timeout(120_000)  # of a machine that is busy, not of the page
+        asked, complaints = [], []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+        yield page, asked, complaints
+        browser.close()
+
+
+def errors(complaints: list[str]) -> list[str]:
+    """Without what the driver of the graphics says when a picture of it is taken."""
+    return [text for text in complaints if "GL Driver Message" not in text]
+
+
+def ready(page) -> None:
+    page.wait_for_selector("body[data-ready=yes]")
+
+
+def click_map(page, share: tuple[float, float]) -> None:
+    """Click a place of the map, in shares of its bounds: the margins are those of map.js."""
+    box = page.locator("#map").bounding_box()
+    x = box["x"] + 44 + share[0] * (box["width"] - 52)
+    y = box["y"] + 8 + (1 - share[1]) * (box["height"] - 44)
+    page.mouse.click(x, y)
+
+
+def watched(page) -> None:
+    page.wait_for_selector("body[data-watching=ready]")
+
+
+def numbers(page, who: str) -> dict[str, str]:
+    """What is printed under a stage."""
+    names = page.locator(f"#{who}-numbers dt").all_inner_texts()
+    values = page.locator(f"#{who}-numbers dd").all_inner_texts()
+    return dict(zip(names, values, strict=True))

@@ -1,0 +1,252 @@
+"""Who may ask the server, and for what: through its socket, as any program on the machine could."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+
+import pytest
+from page import SCENES, browsing, errors, needs_browser, ready, serving
+from program import SMOKE, complaint, elites, succeed
+
+from elites.runs.checkpoint import complete
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("server") / "run"
+    succeed("train", "point_omni", "dcg_me", *SMOKE, "--output", path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(run):
+    with serving(run) as served:
+        yield served
+
+
+def error_of(answer) -> str:
+    return json.loads(answer[2])["error"]
+
+
+# --------------------------------------------------------------------------- where it is served
+
+
+def test_it_listens_on_this_machine_alone(server):
+    assert server.host == "127.0.0.1"
+    assert server.get("/")[0] == 200
+    with pytest.raises(ConnectionRefusedError):  # another address, although of the same machine
+        socket.create_connection(("127.0.0.2", int(server.port)), timeout=10)
+
+
+def test_another_host_needs_a_token(run):
+    with serving(run, "--host", "127.0.0.2") as server:
+        assert server.host == "127.0.0.2"
+        path, _, token = server.address.partition("?token=")
+        assert len(token) >= 20
+        assert path.endswith("/")
+        for asked in ("/", "/api/run", "/static/main.js", "/?token=guessed"):
+            answer = server.get(asked)
+            assert answer[0] == 401
+            assert "token" in error_of(answer)
+        status, headers, _ = server.get(f"/?token={token}")
+        assert (status, headers["location"]) == (303, "/")
+        cookie = headers["set-cookie"]
+        assert "httponly" in cookie.lower()
+        assert "samesite=strict" in cookie.lower()
+        assert server.get("/api/run", Cookie=cookie.partition(";")[0])[0] == 200
+        assert server.get("/api/run", Cookie="elites_token=guessed")[0] == 401
+        named = {"Cookie": cookie.partition(";")[0], "Host": f"evil.example:{server.port}"}
+        assert server.get("/api/run", **named)[0] == 403
+
+
+def test_a_port_that_is_taken(run):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        said = complaint(elites("view", run, "--no-browser", "--port", port), 2)
+        assert f"port {port}" in said
+        assert "taken" in said
+    with serving(run) as first, serving(run) as second:  # without a wish, the next free one
+        assert first.port != second.port
+        assert first.get("/api/run")[0] == second.get("/api/run")[0] == 200
+
+
+# ---------------------------------------------------------------------------------- who may ask
+
+
+def test_a_foreign_host_or_origin_is_refused(server):
+    port = server.port
+    for host in (f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{int(port) + 1}", "", "[", "::1"):
+        assert server.get("/api/run", Host=host)[0] == 403, host
+    for origin in ("http://evil.example", f"https://127.0.0.1:{port}", "null", "http://127.0.0.1"):
+        assert server.get("/api/run", Origin=origin)[0] == 403, origin
+    assert server.get("/api/run", Sec_Fetch_Site="cross-site")[0] == 403
+    assert server.get("/api/run", Host=f"localhost:{port}")[0] == 200
+    own = f"http://127.0.0.1:{port}"
+    assert server.get("/api/run", Host=f"127.0.0.1:{port}", Origin=own)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../", "/..", "/static/../page.html", "/static/../../data.py", "/static/..%2fdata.py",
+        "/static/%2e%2e/data.py", "/static/%2e%2e%2fdata.py", "/static/..%5cdata.py",
+        "/static//etc/passwd", "/static/%2fetc%2fpasswd", "//etc/passwd", "/static/",
+        "/config.json", "/static/three", "/snapshots/000000001.npz", "/%00", "/static/main.js%00",
+    ],
+)  # fmt: skip
+def test_nothing_is_found_by_its_path(server, path):
+    assert server.get(path)[0] == 404
+
+
+def test_a_link_out_of_the_run_is_not_followed(run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy, symlinks=True)
+    first = sorted((copy / "snapshots").iterdir())[0]
+    outside = tmp_path / "elsewhere.npz"
+    first.rename(outside)
+    first.symlink_to(outside)
+    with serving(copy) as server:
+        assert int(first.stem) not in server.json("/api/run")["iterations"]
+        answer = server.get(f"/api/archive?iteration={int(first.stem)}&seed=0")
+        assert answer[0] == 404
+
+
+def test_every_answer_says_what_a_page_may_do(server):
+    for path in ("/", "/static/main.js", "/api/run", "/nowhere"):
+        _, headers, _ = server.get(path)
+        rules = headers["content-security-policy"]
+        assert "default-src 'none'" in rules
+        assert "script-src 'self'" in rules
+        assert "unsafe" not in rules
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+# ------------------------------------------------------------------------------ what is asked for
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "said"),
+    [
+        ("watch?iteration={i}&seed=0&cell=-1", 404, "no cell -1"),
+        ("watch?iteration={i}&seed=0&cell=1000000000", 404, "no cell 1000000000"),
+        ("watch?iteration={i}&seed=0&cell=abc", 400, "cell must be a whole number, got 'abc'"),
+        ("watch?iteration={i}&seed=0&cell=nan", 400, "got 'nan'"),
+        ("watch?iteration={i}&seed=0&cell=1.5", 400, "got '1.5'"),
+        ("watch?iteration={i}&seed=0", 400, "cell must be a whole number"),
+        ("watch?iteration={i}&seed=9&cell=0", 404, "seed 9 is not one of this run's: 0"),
+        ("watch?iteration=99999&seed=0&cell=0", 404, "policies of iteration 99999 are not kept"),
+        ("archive?iteration=99999&seed=0", 404, "no snapshot of iteration 99999"),
+        ("archive?iteration=1e400&seed=0", 400, "iteration must be a whole number"),
+        ("archive?iteration={nines}&seed=0", 400, "iteration must be a whole number"),
+        ("ask?iteration={i}&seed=0&descriptor=nan,0", 400, "finite"),
+        ("ask?iteration={i}&seed=0&descriptor=inf,0", 400, "finite"),
+        ("ask?iteration={i}&seed=0&descriptor=0", 400, "has 2 numbers, got 1"),
+        ("ask?iteration={i}&seed=0&descriptor=a,b", 400, "must be numbers"),
+        ("ask?iteration={i}&seed=0&descriptor=1e9,0", 400, "lies between"),
+        ("metrics?after=abc", 400, "after must be a whole number"),
+    ],
+)
+def test_nonsense_is_refused_in_words(server, query, code, said):
+    last = server.json("/api/run")["kept"][-1]
+    answer = server.get(f"/api/{query.format(i=last, nines='9' * 5000)}")
+    assert answer[0] == code
+    assert said in error_of(answer)
+
+
+def test_an_empty_cell_is_refused_in_words(server):
+    about = server.json("/api/run")
+    archive = server.json(f"/api/archive?iteration={about['kept'][-1]}&seed=0")
+    cell = archive["fitness"].index(None)
+    answer = server.get(f"/api/watch?iteration={about['kept'][-1]}&seed=0&cell={cell}")
+    assert answer[0] == 404
+    assert error_of(answer) == f"cell {cell} is empty: no elite lives there"
+
+
+def test_only_reading_is_possible(server):
+    with socket.create_connection((server.host, int(server.port)), timeout=60) as line:
+        line.sendall(
+            f"POST /api/run HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+            "Content-Length: 0\r\nConnection: close\r\n\r\n".encode()
+        )
+        assert line.recv(100).startswith(b"HTTP/1.1 405")
+
+
+# ----------------------------------------------------------------------------------- in a browser
+
+
+@needs_browser
+def test_a_run_with_an_evil_name_is_text(run, tmp_path):
+    evil = "<script>alert(1)</script><img src=x onerror=alert(2)>".replace("/", "\u2215")
+    copy = tmp_path / evil
+    shutil.copytree(run, copy, symlinks=True)
+    page_file = tmp_path / "page.html"
+    succeed("view", copy, "--export", page_file, "--rollouts", 1)
+    with serving(copy) as server:
+        for address in (server.address, page_file.as_uri()):
+            with browsing() as (page, asked, complaints):
+                page.goto(address)
+                ready(page)
+                assert page.locator("h1").inner_text() == evil
+                assert page.locator("img, h1 *").count() == 0
+                assert all(url.startswith((address, server.address, "data:")) for url in asked)
+                assert errors(complaints) == []
+
+
+@needs_browser
+def test_an_empty_archive_is_explained(tmp_path):
+    path = tmp_path / "run"
+    succeed("train", f"{SCENES}:nowhere", "me", *SMOKE, "--evaluations", 96, "--output", path)
+    with serving(path) as server, browsing() as (page, _, complaints):
+        page.goto(server.address)
+        ready(page)
+        assert "the archive is empty" in page.locator("#status").inner_text()
+        assert errors(complaints) == []
+
+
+# ---------------------------------------------------------------------------------- nothing served
+
+
+def test_what_is_not_a_run_is_not_served(tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert "no such directory" in complaint(elites("view", tmp_path / "none"), 2)
+    assert "not a run" in complaint(elites("view", tmp_path / "empty"), 2)
+
+
+def test_a_run_without_a_checkpoint_is_not_served(run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy, symlinks=True)
+    shutil.rmtree(copy / "checkpoints")
+    done = elites("view", copy, "--no-browser")
+    assert "has no checkpoint yet" in complaint(done, 1)
+    assert done.stdout == ""
+
+
+def test_a_damaged_run_is_not_served(run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy, symlinks=True)
+    for place in complete(copy / "checkpoints"):
+        data = bytearray((place / "weights.npz").read_bytes())
+        data[len(data) // 2] ^= 1
+        (place / "weights.npz").write_bytes(data)
+    done = elites("view", copy, "--no-browser")
+    assert "none of the" in complaint(done, 1)
+    assert done.stdout == ""
+
+
+def test_bad_options_are_one_line(run, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("mine")
+    assert "exists already" in complaint(elites("view", run, "--export", page), 2)
+    assert page.read_text() == "mine"
+    new = tmp_path / "new.html"
+    said = complaint(elites("view", run, "--export", new, "--cells", 10**9), 2)
+    assert "there is no cell 1000000000" in said
+    assert "--seed" in complaint(elites("view", run, "--seed", 0), 2)
+    assert "seed 7" in complaint(elites("view", run, "--export", new, "--seed", 7), 2)
+    assert "--rollouts" in complaint(elites("view", run, "--export", new, "--rollouts", 0), 2)
+    assert "--port" in complaint(elites("view", run, "--port", 70000), 2)
+    assert not new.exists()

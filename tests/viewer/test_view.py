@@ -1,0 +1,414 @@
+"""The page in a real browser, of a real run: look, click, ask, watch, scrub, share."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from page import (
+    SCENES,
+    browsing,
+    click_map,
+    errors,
+    needs_browser,
+    numbers,
+    ready,
+    repeating,
+    serving,
+    watched,
+)
+from program import SMOKE, started, succeed
+
+pytestmark = needs_browser
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("view") / "run"
+    succeed(
+        "train", f"{SCENES}:two_links", "dcg_me", *SMOKE, "--seeds", 2, "--first-seed", 3,
+        "--evaluations", 320, "--checkpoint-every", 3, "--output", path, environ=repeating(),
+    )  # fmt: skip
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(run):
+    with serving(run, environ=repeating()) as served:
+        yield served
+
+
+@pytest.fixture
+def opened(server):
+    with browsing() as (page, asked, complaints):
+        page.goto(server.address)
+        ready(page)
+        yield page, asked, complaints
+
+
+@pytest.fixture(scope="module")
+def known(server):
+    """What the server says of the run: the archive of the seed that is shown first."""
+    about = server.json("/api/run")
+    cells = server.json("/api/cells")
+    archives = {
+        (seed, iteration): server.json(f"/api/archive?iteration={iteration}&seed={seed}")
+        for seed in about["seeds"]
+        for iteration in about["iterations"]
+    }
+    return about, cells, archives
+
+
+def places(known, seed: int, iteration: int, filled: bool) -> list[tuple[int, tuple[float, float]]]:
+    """Cells, filled or empty, and where their middles are in shares of the bounds."""
+    about, cells, archives = known
+    fitness = archives[seed, iteration]["fitness"]
+    low, high = np.array(about["low"]), np.array(about["high"])
+    shares = (np.array(cells["centroids"]) - low) / (high - low)
+    return [
+        (i, tuple(shares[i])) for i, value in enumerate(fitness) if (value is not None) == filled
+    ]
+
+
+def chosen_seed(page) -> int:
+    return int(page.locator("#seed").input_value())
+
+
+def picture(page, where: str) -> bytes:
+    return page.locator(where).screenshot()
+
+
+def test_the_page_says_what_it_shows_and_asks_no_other_host(opened, server, known):
+    page, asked, complaints = opened
+    about, _, archives = known
+    last = about["iterations"][-1]
+    fitness = [v for v in archives[chosen_seed(page), last]["fitness"] if v is not None]
+    assert page.locator("h1").inner_text() == "run"
+    assert "dcg_me on two_links" in page.locator("#about").inner_text()
+    status = page.locator("#status").inner_text()
+    assert f"iteration {last}: {len(fitness)} of " in status
+    assert f"{round(sum(fitness)):,}" in status
+    assert all(url.startswith((server.address, "data:,")) for url in asked), asked
+    assert errors(complaints) == []
+    # The seed that is shown first is the one with the best score.
+    scores = {s: sum(v or 0 for v in archives[s, last]["fitness"]) for s in about["seeds"]}
+    assert chosen_seed(page) == max(scores, key=scores.__getitem__)
+
+
+def test_a_filled_cell_plays_its_elite_beside_the_distilled_policy(opened, known):
+    page, _, complaints = opened
+    seed, last = chosen_seed(page), known[0]["iterations"][-1]
+    cell, share = places(known, seed, last, filled=True)[0]
+    page.locator("#speed").select_option("0.25")
+    click_map(page, share)
+    watched(page)
+    assert page.locator("#elite-title").inner_text() == f"Elite of cell {cell}"
+    elite, actor = numbers(page, "elite"), numbers(page, "actor")
+    # The archive is repeated to the bit: the elite reaches what it is stored for.
+    assert elite["distance"] == "0"
+    assert elite["descriptor"] == elite["reached"]
+    assert "stored" not in elite["fitness"]
+    assert actor["asked for"] == elite["descriptor"]
+    assert float(actor["distance"]) >= 0
+    # It moves by itself: later frames, other pixels, on both stages.
+    before = {who: picture(page, f"#{who}-stage") for who in ("elite", "actor")}
+    frame = int(page.locator("#elite-stage").get_attribute("data-frame"))
+    page.wait_for_function(
+        "frame => Number(document.getElementById('elite-stage').dataset.frame) > frame + 3",
+        arg=frame,
+    )
+    for who in ("elite", "actor"):
+        assert picture(page, f"#{who}-stage") != before[who]
+    assert errors(complaints) == []
+
+
+def test_play_pause_scrub_and_camera(opened, known):
+    page, _, complaints = opened
+    seed, last = chosen_seed(page), known[0]["iterations"][-1]
+    click_map(page, places(known, seed, last, filled=True)[0][1])
+    watched(page)
+    page.wait_for_function("() => document.getElementById('play').textContent === 'Play'")
+    end = int(page.locator("#moment").input_value())
+    assert end == int(page.locator("#moment").get_attribute("max")) > 0  # played to its end
+    page.locator("#moment").fill(str(end // 2))
+    page.wait_for_function(
+        "f => Number(document.getElementById('elite-stage').dataset.frame) === f", arg=end // 2
+    )
+    still = picture(page, "#elite-stage")
+    assert picture(page, "#elite-stage") == still  # paused is paused
+    page.locator("#camera").select_option("stay")
+    page.wait_for_timeout(100)  # a frame to draw it in
+    assert picture(page, "#elite-stage") != still
+    page.locator("#elite-stage").focus()
+    turned = picture(page, "#actor-stage")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_timeout(100)
+    assert picture(page, "#actor-stage") != turned  # both cameras turn together
+    page.locator("#play").click()
+    assert page.locator("#play").inner_text() == "Pause"
+    page.locator("#play").click()
+    assert page.locator("#play").inner_text() == "Play"
+    assert errors(complaints) == []
+
+
+def test_an_empty_place_is_asked_for(opened, known):
+    page, _, complaints = opened
+    seed, last = chosen_seed(page), known[0]["iterations"][-1]
+    before = picture(page, "#map")
+    _, share = places(known, seed, last, filled=False)[0]
+    click_map(page, share)
+    watched(page)
+    low, high = np.array(known[0]["low"]), np.array(known[0]["high"])
+    asked = [float(v) for v in numbers(page, "actor")["asked for"].split(",")]
+    np.testing.assert_allclose(asked, low + np.array(share) * (high - low), atol=0.01)
+    assert page.locator("#elite-title").inner_text() == "Nearest elite"
+    page.mouse.move(0, 0)
+    assert picture(page, "#map") != before  # asked and reached are drawn
+    # The same place in numbers, by the keyboard.
+    form = page.locator("#ask-numbers input")
+    form.nth(0).fill("0.5")
+    form.nth(1).fill("0.25")
+    form.nth(1).press("Enter")
+    page.wait_for_function(
+        "() => document.getElementById('actor-numbers').textContent.includes('0.5, 0.25')"
+    )
+    # Where an elite lives, the distilled policy can be asked as well.
+    page.get_by_label("ask for the place").check()
+    click_map(page, places(known, seed, last, filled=True)[0][1])
+    page.wait_for_function(
+        "() => !document.getElementById('actor-numbers').textContent.includes('0.5, 0.25')"
+    )
+    assert page.locator("#actor-title").inner_text() == "Distilled policy, asked for this"
+    assert errors(complaints) == []
+
+
+def test_the_time_slider_shows_the_archive_as_it_was(opened, known):
+    page, _, complaints = opened
+    about, _, archives = known
+    seed, first = chosen_seed(page), about["iterations"][0]
+    assert first not in about["kept"]
+    now = picture(page, "#map")
+    page.locator("#time").fill("0")
+    page.wait_for_function(
+        "i => document.getElementById('status').textContent.startsWith(`iteration ${i}:`)",
+        arg=first,
+    )
+    full = sum(v is not None for v in archives[seed, first]["fitness"])
+    assert f"iteration {first}: {full} of " in page.locator("#status").inner_text()
+    assert picture(page, "#map") != now
+    # Policies of that time are gone, and the page says so instead of showing others.
+    click_map(page, places(known, seed, first, filled=True)[0][1])
+    page.wait_for_selector("body[data-watching=failed]")
+    assert f"policies of iteration {first} are not kept" in page.locator("#message").inner_text()
+    complaints[:] = [text for text in complaints if "404" not in text]  # the refusal itself
+    assert errors(complaints) == []
+
+
+def test_seeds_colours_filter_and_zoom(opened, known):
+    page, _, complaints = opened
+    about, _, archives = known
+    last = about["iterations"][-1]
+    other = next(seed for seed in about["seeds"] if seed != chosen_seed(page))
+    page.locator("#seed").select_option(str(other))
+    score = f"{round(sum(v or 0 for v in archives[other, last]['fitness'])):,}"
+    page.wait_for_function(
+        "score => document.getElementById('status').textContent.includes(score)", arg=score
+    )
+    seen = {picture(page, "#map")}
+    for colour in ("actor_error", "origin", "born"):
+        page.locator("#colour").select_option(colour)
+        page.wait_for_timeout(100)  # a frame to draw it in
+        seen.add(picture(page, "#map"))
+    assert len(seen) == 4
+    page.locator("#colour").select_option("origin")
+    assert "ga (" in page.locator("#legend").inner_text()
+    page.locator("#colour").select_option("fitness")
+    page.locator("#fitness-low").fill("900")
+    page.wait_for_timeout(100)
+    seen.add(picture(page, "#map"))
+    page.locator("#zoom-in").click()
+    page.wait_for_timeout(100)
+    seen.add(picture(page, "#map"))
+    assert len(seen) == 6
+    assert errors(complaints) == []
+
+
+def test_hovering_tells_the_values_of_a_cell(opened, known):
+    page, _, _ = opened
+    seed, last = chosen_seed(page), known[0]["iterations"][-1]
+    cell, share = places(known, seed, last, filled=True)[-1]
+    box = page.locator("#map").bounding_box()
+    page.mouse.move(
+        box["x"] + 44 + share[0] * (box["width"] - 52),
+        box["y"] + 8 + (1 - share[1]) * (box["height"] - 44),
+    )
+    tip = page.locator("#tip").inner_text()
+    fitness = known[2][seed, last]["fitness"][cell]
+    assert tip.startswith(f"cell {cell}\n")
+    assert f"fitness {float(f'{fitness:.4g}'):g}" in tip
+
+
+def test_the_keyboard_reaches_everything(opened):
+    page, _, complaints = opened
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.name"))
+    expected = {"seed", "colour", "map", "time", "fitness-low", "fitness-high", "mode"}
+    expected |= {"ask-button", "elite-stage", "actor-stage", "speed", "camera", "curve"}
+    assert expected <= reached, expected - reached
+    page.locator("#map").focus()
+    for _ in range(30):
+        page.keyboard.press("ArrowRight")
+        if "fitness" in page.locator("#chosen").inner_text():
+            break
+        page.keyboard.press("ArrowUp")
+        if "fitness" in page.locator("#chosen").inner_text():
+            break
+    assert "cell " in page.locator("#chosen").inner_text()
+    page.keyboard.press("Enter")
+    watched(page)
+    # Everything that can be used has a name for those who do not see it.
+    unnamed = page.evaluate(
+        """() => [...document.querySelectorAll('input, select, button, canvas[tabindex]')].filter(
+            (e) => !(e.labels?.length || e.ariaLabel || e.textContent.trim())).map((e) => e.id)"""
+    )
+    assert unnamed == []
+    assert errors(complaints) == []
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_nothing_scrolls_sideways(server, width):
+    with browsing(viewport={"width": width, "height": 800}, color_scheme="dark") as (page, _, said):
+        page.goto(server.address)
+        ready(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("#map").bounding_box()["width"] > 0.3 * width
+        assert errors(said) == []
+
+
+def test_an_exported_page_plays_from_the_disk(run, known, tmp_path):
+    path = tmp_path / "page.html"
+    done = succeed("view", run, "--export", path, "--rollouts", 4, environ=repeating())
+    assert "4 recordings" in done.stdout
+    with browsing() as (page, asked, complaints):
+        page.goto(path.as_uri())
+        ready(page)
+        assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
+        seed, last = chosen_seed(page), known[0]["iterations"][-1]
+        record = json.loads(page.locator("#recorded").inner_text())
+        start = f"/api/watch?iteration={last}&seed={seed}&cell="
+        recorded = {int(key.removeprefix(start)) for key in record if key.startswith(start)}
+        filled = dict(places(known, seed, last, filled=True))
+        assert len(recorded) == 2
+        assert recorded <= set(filled)
+        click_map(page, filled[min(recorded)])
+        watched(page)
+        assert numbers(page, "elite")["distance"] == "0"
+        page.wait_for_function(
+            "() => Number(document.getElementById('elite-stage').dataset.frame) > 3"
+        )
+        other = next(cell for cell in filled if cell not in recorded)
+        click_map(page, filled[other])
+        page.wait_for_selector("body[data-watching=failed]")
+        assert "marked cells" in page.locator("#message").inner_text()
+        page.locator("#time").fill("0")
+        first = known[0]["iterations"][0]
+        page.wait_for_function(
+            "i => document.getElementById('status').textContent.startsWith(`iteration ${i}:`)",
+            arg=first,
+        )
+        assert errors(complaints) == []
+
+
+def test_curves_and_slider_follow_a_run_that_is_training(tmp_path):
+    """Another process trains and saves; the open page shows more without being asked."""
+    path = tmp_path / "run"
+    arguments = ("train", "point_omni", "me", *SMOKE, "--checkpoint-every", 1, "--output", path)
+    succeed(*arguments, "--evaluations", 96)
+    with serving(path) as server, browsing() as (page, _, complaints):
+        page.goto(server.address)
+        ready(page)
+        last = int(page.locator("#time").get_attribute("max"))
+        trained = server.json("/api/metrics?after=0")["iteration"][-1]
+        training = started("resume", path, "--evaluations", 320)
+        page.wait_for_function(
+            "n => Number(document.getElementById('time').max) > n", arg=last, timeout=180_000
+        )
+        page.wait_for_function(
+            "n => Number(document.getElementById('time').value) > n", arg=last
+        )  # it stays at the end
+        training.communicate(timeout=180)
+        assert training.returncode == 0
+        more = server.json(f"/api/metrics?after={trained}")
+        assert more["iteration"][0] == trained + 1
+        label = f"after {more['evaluations'][-1]:,.0f} evaluations"
+        page.wait_for_function(
+            "text => document.getElementById('curve-0').ariaLabel?.endsWith(text)", arg=label
+        )
+        assert errors(complaints) == []
+
+
+@pytest.mark.parametrize(("scene", "size"), [("line", 1), ("space", 3)])
+def test_other_dimensions_and_tasks_without_a_body(tmp_path, scene, size):
+    """Bars in one dimension, pairs of axes in three; numbers where no body can be drawn."""
+    path = tmp_path / "run"
+    succeed("train", f"{SCENES}:{scene}", "dcg_me", *SMOKE, "--output", path)
+    with serving(path) as server, browsing() as (page, _, complaints):
+        page.goto(server.address)
+        ready(page)
+        assert page.locator("#elite-stage").is_hidden()
+        assert "no body model" in page.locator("#elite-none").inner_text()
+        assert page.locator("#pair-label").is_visible() == (size == 3)
+        before = picture(page, "#map")
+        if size == 3:
+            page.locator("#pair").select_option("0,2")
+            page.wait_for_timeout(100)
+            assert picture(page, "#map") != before
+        inputs = page.locator("#ask-numbers input")
+        assert inputs.count() == size
+        for i in range(size):
+            inputs.nth(i).fill("0.25")
+        page.locator("#ask-button").click()
+        watched(page)
+        reached = numbers(page, "actor")["reached"].split(",")
+        assert len(reached) == size
+        page.locator("#map").focus()
+        for _ in range(20):
+            page.keyboard.press("ArrowRight")
+            if "fitness" in page.locator("#chosen").inner_text():
+                break
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            "() => document.getElementById('elite-title').textContent.startsWith('Elite of cell')"
+        )
+        assert errors(complaints) == []
+
+
+def test_an_algorithm_without_such_a_policy_says_so(tmp_path):
+    path = tmp_path / "run"
+    succeed("train", "point_omni", "me", *SMOKE, "--evaluations", 96, "--output", path)
+    with serving(path) as server, browsing() as (page, _, complaints):
+        page.goto(server.address)
+        ready(page)
+        assert page.locator("#ask").is_hidden()
+        archive = server.json(
+            f"/api/archive?iteration={server.json('/api/run')['iterations'][-1]}&seed=0"
+        )
+        about, cells = server.json("/api/run"), server.json("/api/cells")
+        empty = archive["fitness"].index(None)
+        low, high = np.array(about["low"]), np.array(about["high"])
+        click_map(page, tuple((np.array(cells["centroids"][empty]) - low) / (high - low)))
+        page.wait_for_function("() => !document.getElementById('message').hidden")
+        assert "me trains no policy" in page.locator("#message").inner_text()
+        assert errors(complaints) == []
+
+
+def test_the_server_that_ends_is_missed(run):
+    with browsing() as (page, _, _):
+        with serving(run) as server:
+            page.goto(server.address)
+            ready(page)
+        page.wait_for_function("() => !document.getElementById('message').hidden")
+        assert "has ended" in page.locator("#message").inner_text()
