@@ -12,7 +12,7 @@ import base64
 import dataclasses
 import functools
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from elites.runs import saved
 from elites.runs.directory import RunDirectory
 from elites.tasks import rollout
 from elites.tasks.task import Task, TaskState
-from elites.training import Elites, Run
+from elites.training import Elites, Run, SeedResult
 from elites.viewer import data
 from elites.viewer.data import NotThereError, plain
 
@@ -67,9 +67,11 @@ class Player:
         """Compile, so that the first click need not wait for it."""
         with self._turn:
             result = self._load(None).seed(0)
-            network = result.archive.algorithm.policy
-            _record(self.task, network, np.zeros((1, network.size), np.float32))
-            self._led(result, np.array(self.task.descriptor_low, np.float32))
+            asked = np.array(self.task.descriptor_low, np.float32)
+            blank = np.zeros(result.archive.algorithm.policy.size, np.float32)
+            self._played(
+                _Part(result.archive.algorithm.policy, blank, asked), _actor(result, asked)
+            )
 
     def watch(self, iteration: int, seed: int, cell: int) -> dict[str, Any]:
         """The elite of a cell, and the actor asked for what that elite reaches."""
@@ -83,9 +85,9 @@ class Player:
             if not np.isfinite(stored.fitness[cell]):
                 raise NotThereError(f"cell {cell} is empty: no elite lives there")
             asked = stored.descriptors[cell]
-            elite = self._recorded(result.archive.algorithm.policy, stored.policies[cell], asked)
-            elite |= _as_stored(result.archive, cell)
-            return {"elite": elite, "actor": self._led(result, asked)}
+            own = _Part(result.archive.algorithm.policy, stored.policies[cell], asked)
+            elite, actor = self._played(own, _actor(result, asked))
+            return {"elite": {**(elite or {}), **_as_stored(result.archive, cell)}, "actor": actor}
 
     def ask(self, iteration: int, seed: int, descriptor: list[float]) -> dict[str, Any]:
         """The actor asked for any descriptor, beside the elite that lives nearest to it."""
@@ -103,16 +105,16 @@ class Player:
             raise ValueError(f"a descriptor of {task.name} lies between {low} and {high}")
         with self._turn:
             result = self._load(iteration).seed(data.seed_index(self.run, seed))
-            led = self._led(result, asked)
+            led = _actor(result, asked)
             if led is None:
                 name = result.archive.algorithm.name
                 raise NotThereError(f"{name} trains no policy that can be asked for a descriptor")
             if not len(result.archive):
-                return {"elite": None, "actor": led}
+                return {"elite": None, "actor": self._played(led)[0]}
             nearest = result.archive.nearest(asked)
-            elite = self._recorded(nearest.network, nearest.policy, asked)
-            elite |= _as_stored(result.archive, nearest.cell)
-            return {"elite": elite, "actor": led}
+            elite, actor = self._played(_Part(nearest.network, nearest.policy, asked), led)
+            stored = _as_stored(result.archive, nearest.cell)
+            return {"elite": {**(elite or {}), **stored}, "actor": actor}
 
     def _load(self, iteration: int | None) -> Run:
         """The run at an iteration that still has its policies; None for the newest."""
@@ -129,38 +131,57 @@ class Player:
             self._loaded = {**dict(list(self._loaded.items())[-1:]), iteration: found}
         return self._loaded[iteration]
 
-    def _led(self, result, asked: np.ndarray) -> dict[str, Any] | None:
-        actor = result.actor
-        if actor is None or not actor.conditioned:
-            return None
-        learner, problem = actor.algorithm.learner, actor.algorithm.problem
-        assert learner is not None
-        # With its descriptor folded in, the actor is a policy like any other.
-        wish = normalise(problem, jnp.asarray(asked)[None])
-        policy = networks.fold(learner.actor, jnp.asarray(actor.parameters), wish)[0]
-        sizes = (problem.observation_size, *learner.actor.sizes[1:])
-        return self._recorded(
-            dataclasses.replace(learner.actor, sizes=sizes), np.asarray(policy), asked
-        )
+    def _played(self, *parts: _Part | None) -> list[dict[str, Any] | None]:
+        """Recordings of at most two policies; together, if their networks are of one shape."""
+        recordings: list[dict[str, Any] | None] = [None] * len(parts)
+        for network in {part.network for part in parts if part is not None}:
+            members = [i for i, part in enumerate(parts) if part and part.network == network]
+            chosen = [part for part in parts if part and part.network == network]
+            rows = np.resize(np.stack([p.policy for p in chosen]), (BATCH, network.size))
+            evaluation, film = jax.tree.map(np.asarray, _compiled(self.task, network)(rows))
+            for row, (i, part) in enumerate(zip(members, chosen, strict=True)):
+                recordings[i] = self._recording(part.asked, evaluation, film, row)
+        return recordings
 
-    def _recorded(self, network: MLP, policy: np.ndarray, asked: np.ndarray) -> dict[str, Any]:
-        evaluation, poses, path = _record(self.task, network, policy[None])
-        reached = np.asarray(evaluation.descriptors[0])
-        steps, valid = int(evaluation.steps[0]), bool(evaluation.valid[0])
-        recording = {
-            "fitness": float(evaluation.fitness[0]) if valid else None,
+    def _recording(self, asked: np.ndarray, evaluation, film, row: int) -> dict[str, Any]:
+        steps, valid = int(evaluation.steps[row]), bool(evaluation.valid[row])
+        reached = evaluation.descriptors[row]
+        poses, path = film
+        return {
+            "fitness": float(evaluation.fitness[row]) if valid else None,
             "valid": valid,
             "steps": steps,
             "asked": plain(asked),
             "reached": plain(reached) if valid else None,
             "distance": float(np.linalg.norm(reached - asked)) if valid else None,
-            "poses": None,
+            "poses": None if poses is None else pack_poses(poses[: steps + 1, row]),
             # Where the way to a descriptor can be drawn: each state has one, the last counts.
-            "path": plain(path[: steps + 1]) if self.task.episode_descriptor == "final" else None,
+            "path": plain(path[: steps + 1, row])
+            if self.task.episode_descriptor == "final"
+            else None,
         }
-        if poses is not None:
-            recording["poses"] = pack_poses(poses[: steps + 1])
-        return recording
+
+
+class _Part(NamedTuple):
+    """A policy to play, and what it is asked for."""
+
+    network: MLP
+    policy: np.ndarray  # [P]
+    asked: np.ndarray  # [D]
+
+
+def _actor(result: SeedResult, asked: np.ndarray) -> _Part | None:
+    """The actor at a descriptor; None where there is none that can be asked."""
+    actor = result.actor
+    if actor is None or not actor.conditioned:
+        return None
+    learner, problem = actor.algorithm.learner, actor.algorithm.problem
+    assert learner is not None
+    # With its descriptor folded in, the actor is a policy like any other.
+    wish = normalise(problem, jnp.asarray(asked)[None])
+    policy = networks.fold(learner.actor, jnp.asarray(actor.parameters), wish)[0]
+    sizes = (problem.observation_size, *learner.actor.sizes[1:])
+    return _Part(dataclasses.replace(learner.actor, sizes=sizes), np.asarray(policy), asked)
 
 
 def _as_stored(archive: Elites, cell: int) -> dict[str, Any]:
@@ -172,15 +193,10 @@ def _as_stored(archive: Elites, cell: int) -> dict[str, Any]:
     }
 
 
-def _record(task: Task, network: MLP, policies: np.ndarray):
-    """Evaluation, poses [T + 1, B, 7] and path [T + 1, D] of the first of some policies [n, P]."""
-    rows = jnp.asarray(np.resize(policies, (BATCH, policies.shape[1])), jnp.float32)
-    evaluation, (poses, path) = _compiled(task, network)(rows)
-    return evaluation, None if poses is None else np.asarray(poses), np.asarray(path)
-
-
 @functools.lru_cache(maxsize=8)
 def _compiled(task: Task, network: MLP):
+    """Evaluation of policies [BATCH, P], and a film of two: poses [T, 2, B, 7], path [T, 2, D]."""
+
     def look(world: TaskState):
         return _poses(task, world), world.descriptor
 
@@ -191,8 +207,8 @@ def _compiled(task: Task, network: MLP):
         evaluation, seen = rollout.record(
             task, lambda observation: networks.apply_each(network, layers, observation), keys, look
         )
-        start = look(task.reset(keys[0]))
-        film = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b[:, 0]]), start, seen)
+        start = jax.vmap(lambda key: look(task.reset(key)))(keys[:2])
+        film = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b[:, :2]]), start, seen)
         return evaluation._replace(transitions=None), film
 
     return run
