@@ -186,10 +186,10 @@ def test_every_fault_names_tests_that_exist():
     references = re.findall(r"`(test_\w+\.py)::(test_\w+)`", page)
     assert len(references) > 30
     for file, name in references:
-        source = (ROOT / "tests" / "runs" / file).read_text("utf-8")
-        assert f"def {name}(" in source, f"{file}::{name}"
+        (source,) = (ROOT / "tests").glob(f"*/{file}")
+        assert f"def {name}(" in source.read_text("utf-8"), f"{file}::{name}"
     numbers = [int(n) for n in re.findall(r"^\| (\d+)\. ", page, re.M)]
-    assert numbers == [*range(1, 23), 29, 30]
+    assert numbers == list(range(1, 31))
 
 
 def test_runs_page_shows_the_file():
