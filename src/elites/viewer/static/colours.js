@@ -51,14 +51,24 @@ export function text(value, digits = 4) {
   return String(Number(value.toPrecision(digits)));
 }
 
-/** Round numbers between two, about as many as asked for. */
+/** Round numbers between two, about as many as asked for, each with its text. */
 export function ticks(low, high, count) {
   const rough = (high - low) / count;
-  if (!(rough > 0)) return [low];
+  if (!(rough > 0)) return [[low, text(low)]];
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].find((k) => k * power >= rough) * power;
   const first = Math.ceil(low / step);
   const result = [];
-  for (let i = first; i * step <= high + step * 1e-9; i++) result.push(Number((i * step).toPrecision(12)));
+  for (let i = first; i * step <= high + step * 1e-9; i++) {
+    const value = Number((i * step).toPrecision(12));
+    result.push([value, label(value, step)]);
+  }
   return result;
+}
+
+/** A number with the digits that tell it from its neighbours, a step away. */
+function label(value, step) {
+  const [unit, name] = Math.abs(value) >= 1e6 ? [1e6, "M"] : Math.abs(value) >= 1e4 ? [1e3, "k"] : [1, ""];
+  const decimals = Math.min(Math.max(Math.ceil(-Math.log10(step / unit) - 1e-9), 0), 9);
+  return (value / unit).toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }) + name;
 }

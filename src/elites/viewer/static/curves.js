@@ -2,7 +2,7 @@
 
 import { ofPage, sharp, text, ticks } from "./colours.js";
 
-const MARGIN = { left: 42, right: 6, top: 20, bottom: 18 };
+const MARGIN = { left: 48, right: 6, top: 20, bottom: 18 };
 
 export function createCurve(canvas) {
   let data = null; // { title, x [n], values [n][seeds], seed }
@@ -24,7 +24,7 @@ export function createCurve(canvas) {
       context.fillText(`${title}: nothing yet`, 4, 10);
       return;
     }
-    let [low, high] = [Math.min(...flat.slice(0, 1)), flat[0]];
+    let [low, high] = [flat[0], flat[0]];
     for (const v of flat) {
       low = Math.min(low, v);
       high = Math.max(high, v);
@@ -41,18 +41,18 @@ export function createCurve(canvas) {
     context.strokeStyle = line;
     context.fillStyle = soft;
     context.textAlign = "right";
-    for (const value of ticks(low, high, 3)) {
+    for (const [value, label] of ticks(low, high, 3)) {
       const [, y] = at(0, value);
       context.beginPath();
       context.moveTo(MARGIN.left, y);
       context.lineTo(width - MARGIN.right, y);
       context.stroke();
-      context.fillText(short(value), MARGIN.left - 4, y);
+      context.fillText(label, MARGIN.left - 4, y);
     }
     context.textAlign = "center";
-    for (const value of ticks(first, last, 3)) {
+    for (const [value, label] of ticks(first, last, 3)) {
       const place = MARGIN.left + ((value - first) / (last - first)) * (width - MARGIN.left - MARGIN.right);
-      if (place < width - 14) context.fillText(short(value), place, height - 8);
+      if (place < width - 14) context.fillText(label, place, height - 8);
     }
     const order = values[0].map((_, s) => s).filter((s) => s !== seed);
     for (const s of [...order, seed]) {
@@ -92,7 +92,6 @@ export function createCurve(canvas) {
     if (pointer === null) canvas.setAttribute("aria-label", label);
   }
 
-  const short = (v) => Math.abs(v) >= 1e6 ? `${text(v / 1e6)}M` : Math.abs(v) >= 1e4 ? `${text(v / 1e3)}k` : text(v);
   function plan() {
     if (!planned) {
       planned = true;

@@ -1,6 +1,6 @@
 // The archive as a map: Voronoi cells in two dimensions, bars in one, points in a plane of two of many.
 
-import { ofPage, sharp, text, ticks, viridis, ofName } from "./colours.js";
+import { ofName, ofPage, sharp, ticks, viridis } from "./colours.js";
 
 const MARGIN = { left: 44, right: 8, top: 8, bottom: 36 };
 
@@ -200,15 +200,15 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     const to = toUnit(f.left + f.width, f.top, f);
     context.textAlign = "center";
     context.textBaseline = "top";
-    for (const value of ticks(back(from[0], x), back(to[0], x), 5)) {
-      context.fillText(text(value), toScreen(unit(value, x), 0, f)[0], f.top + f.height + 4);
+    for (const [value, label] of ticks(back(from[0], x), back(to[0], x), 5)) {
+      context.fillText(label, toScreen(unit(value, x), 0, f)[0], f.top + f.height + 4);
     }
     context.fillText(size() === 1 ? "descriptor" : `descriptor ${x + 1}`, f.left + f.width / 2, f.top + f.height + 19);
     context.textBaseline = "middle";
     context.textAlign = "right";
     if (y !== null) {
-      for (const value of ticks(back(from[1], y), back(to[1], y), 5)) {
-        context.fillText(text(value), f.left - 5, toScreen(0, unit(value, y), f)[1]);
+      for (const [value, label] of ticks(back(from[1], y), back(to[1], y), 5)) {
+        context.fillText(label, f.left - 5, toScreen(0, unit(value, y), f)[1]);
       }
     }
     context.save();

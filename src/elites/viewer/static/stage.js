@@ -49,6 +49,7 @@ export function createStage(canvas, scene, tint, onCamera) {
   const core = new THREE.MeshStandardMaterial({ roughness: 0.65 });
   const wall = new THREE.MeshStandardMaterial({ roughness: 0.9, transparent: true, opacity: 0.55 });
   const bodies = scene.bodies.map(() => new THREE.Group());
+  const scenery = [];
   world.add(...bodies);
   for (const shape of scene.shapes) {
     const geometry = geometryOf(shape);
@@ -58,6 +59,7 @@ export function createStage(canvas, scene, tint, onCamera) {
     mesh.position.set(...shape.position);
     const [w, x, y, z] = shape.rotation;
     mesh.quaternion.set(x, y, z, w);
+    if (shape.body === null) scenery.push(mesh);
     (shape.body === null ? world : bodies[shape.body]).add(mesh);
   }
 
@@ -146,6 +148,7 @@ export function createStage(canvas, scene, tint, onCamera) {
     step = 10 ** Math.round(Math.log10(robot));
     const box = new THREE.Box3();
     for (let i = 0; i < poses.frames; i++) box.expandByPoint(poses.place(i, 0, vector));
+    for (const part of scenery) box.expandByObject(part); // a camera that stays shows the walls
     box.getCenter(stayed.target);
     stayed.reach = Math.max(box.getSize(vector).length() / 2 + robot, 2 * robot);
   }
