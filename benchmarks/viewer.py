@@ -40,6 +40,13 @@ SCRUB = """async () => {
 }"""
 
 
+PAINTS = """
+  globalThis.paints = [];
+  new PerformanceObserver((list) => paints.push(...list.getEntries().map((e) => e.duration)))
+    .observe({ type: "measure" });
+"""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("run", type=Path)
@@ -64,6 +71,7 @@ def measure(address: str, clicks: int) -> dict[str, object]:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         page.set_default_timeout(120_000)
+        page.add_init_script(PAINTS)
         page.goto(address)
         page.wait_for_selector("body[data-ready=yes]")
         about = page.evaluate("() => fetch('/api/run').then((r) => r.json())")
@@ -87,7 +95,7 @@ def measure(address: str, clicks: int) -> dict[str, object]:
             page.wait_for_selector("body[data-watching=waiting]")
             page.wait_for_selector("body[data-watching=ready]")
             watch.append(time.perf_counter() - begin)
-        paint = page.evaluate("performance.getEntriesByName('paint map').map((e) => e.duration)")
+        paint = page.evaluate("paints")
         browser.close()
     return {
         "benchmark": "viewer",

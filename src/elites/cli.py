@@ -391,6 +391,8 @@ def view(
         raise ValueError(f"--rollouts must be at least 1, got {rollouts}")
     if export is not None and export.exists():
         raise ValueError(f"{export} exists already. Choose another name")
+    if export is not None and not export.parent.is_dir():
+        raise ValueError(f"{export.parent}: no such directory to write {export.name} to")
     if port is not None and not 0 <= port <= 65535:
         raise ValueError(f"--port must lie between 0 and 65535, got {port}")
     for package in ("starlette", "uvicorn") if export is None else ():

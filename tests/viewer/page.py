@@ -92,6 +92,13 @@ def errors(complaints: list[str]) -> list[str]:
     return [text for text in complaints if "GL Driver Message" not in text]
 
 
+def drawn(page) -> None:
+    """Wait until what was asked for is on the screen: two frames."""
+    page.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )
+
+
 def ready(page) -> None:
     page.wait_for_selector("body[data-ready=yes]")
 

@@ -51,9 +51,10 @@ def _point(dimensions: int) -> Task:
         return state(jnp.zeros(dimensions), jnp.float32(0.0))
 
     def step(before: TaskState, action: jax.Array) -> TaskState:
-        return state(before.inner + 0.2 * action, 1.0 - jnp.mean(action**2))
+        return state(before.inner + 0.2 * scale * action, 1.0 - jnp.mean(action**2))
 
-    low, high = (-1.0,) * dimensions, (1.0,) * dimensions
+    scale = 10.0 ** jnp.arange(dimensions)  # ranges that differ, in metres and in millimetres
+    low, high = (tuple(float(s) * end for s in scale) for end in (-1.0, 1.0))
     return Task(f"point_{dimensions}", dimensions, dimensions, 5, low, high, reset, step)
 
 

@@ -54,9 +54,9 @@ def test_another_host_needs_a_token(run):
         assert (status, headers["location"]) == (303, "/")
         cookie = headers["set-cookie"]
         assert "httponly" in cookie.lower()
-        assert "samesite=strict" in cookie.lower()
+        assert "samesite=lax" in cookie.lower()
         assert server.get("/api/run", Cookie=cookie.partition(";")[0])[0] == 200
-        assert server.get("/api/run", Cookie="elites_token=guessed")[0] == 401
+        assert server.get("/api/run", Cookie=f"elites_token_{server.port}=guessed")[0] == 401
         named = {"Cookie": cookie.partition(";")[0], "Host": f"evil.example:{server.port}"}
         assert server.get("/api/run", **named)[0] == 403
 
@@ -83,7 +83,10 @@ def test_a_foreign_host_or_origin_is_refused(server):
         assert server.get("/api/run", Host=host)[0] == 403, host
     for origin in ("http://evil.example", f"https://127.0.0.1:{port}", "null", "http://127.0.0.1"):
         assert server.get("/api/run", Origin=origin)[0] == 403, origin
-    assert server.get("/api/run", Sec_Fetch_Site="cross-site")[0] == 403
+    for site in ("cross-site", "same-site"):
+        assert server.get("/api/run", Sec_Fetch_Site=site)[0] == 403
+        assert server.get("/", Sec_Fetch_Site=site, Sec_Fetch_Dest="iframe")[0] == 403
+        assert server.get("/", Sec_Fetch_Site=site, Sec_Fetch_Dest="document")[0] == 200  # a link
     assert server.get("/api/run", Host=f"localhost:{port}")[0] == 200
     own = f"http://127.0.0.1:{port}"
     assert server.get("/api/run", Host=f"127.0.0.1:{port}", Origin=own)[0] == 200
@@ -109,10 +112,16 @@ def test_a_link_out_of_the_run_is_not_followed(run, tmp_path):
     outside = tmp_path / "elsewhere.npz"
     first.rename(outside)
     first.symlink_to(outside)
+    for name in ("metrics.csv", "evaluation"):
+        (copy / name).rename(tmp_path / name)
+        (copy / name).symlink_to(tmp_path / name)
     with serving(copy) as server:
-        assert int(first.stem) not in server.json("/api/run")["iterations"]
-        answer = server.get(f"/api/archive?iteration={int(first.stem)}&seed=0")
-        assert answer[0] == 404
+        about = server.json("/api/run")
+        assert int(first.stem) not in about["iterations"]
+        assert about["evaluated"] is None
+        assert server.get(f"/api/archive?iteration={int(first.stem)}&seed=0")[0] == 404
+        assert server.json("/api/metrics?after=0") == {}
+        assert "error" not in server.json(f"/api/archive?iteration={about['kept'][-1]}&seed=0")
 
 
 def test_every_answer_says_what_a_page_may_do(server):
@@ -225,15 +234,17 @@ def test_a_run_without_a_checkpoint_is_not_served(run, tmp_path):
     assert done.stdout == ""
 
 
-def test_a_damaged_run_is_not_served(run, tmp_path):
+@pytest.mark.parametrize("which", ["the newest", "all"])
+def test_a_damaged_checkpoint_is_not_served(run, tmp_path, which):
     copy = tmp_path / "run"
     shutil.copytree(run, copy, symlinks=True)
-    for place in complete(copy / "checkpoints"):
+    for place in complete(copy / "checkpoints")[-1 if which == "the newest" else 0 :]:
         data = bytearray((place / "weights.npz").read_bytes())
         data[len(data) // 2] ^= 1
         (place / "weights.npz").write_bytes(data)
     done = elites("view", copy, "--no-browser")
-    assert "none of the" in complaint(done, 1)
+    assert str(place) in complaint(done, 1)
+    assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
 
 
@@ -249,4 +260,6 @@ def test_bad_options_are_one_line(run, tmp_path):
     assert "seed 7" in complaint(elites("view", run, "--export", new, "--seed", 7), 2)
     assert "--rollouts" in complaint(elites("view", run, "--export", new, "--rollouts", 0), 2)
     assert "--port" in complaint(elites("view", run, "--port", 70000), 2)
+    nowhere = tmp_path / "none" / "page.html"
+    assert "no such directory" in complaint(elites("view", run, "--export", nowhere), 2)
     assert not new.exists()

@@ -14,8 +14,9 @@ import numpy as np
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs import evaluation, logs, snapshots
-from elites.runs.directory import ENVIRONMENT, METRICS, RESOLVED, RunDirectory, RunError
+from elites.runs import logs, snapshots
+from elites.runs.checkpoint import WEIGHTS
+from elites.runs.directory import CONFIG, ENVIRONMENT, METRICS, RESOLVED, RunDirectory, RunError
 from elites.runs.voronoi import polygons
 
 
@@ -23,24 +24,27 @@ class NotThereError(ValueError):
     """Something was asked for that the run has not got."""
 
 
+def inside(run: RunDirectory, path: Path) -> bool:
+    """Whether a file is there and lies in the run: a link out of it is not followed."""
+    return path.exists() and path.resolve().is_relative_to(run.path.resolve())
+
+
 def iterations(run: RunDirectory) -> list[int]:
-    """Those whose archive can be looked at; a link out of the run is not followed."""
+    """Those whose archive can be looked at."""
     if not run.snapshots.is_dir():
         return []
-    inside = run.path.resolve()
-    paths = [p for p in run.snapshots.glob("[0-9]*.npz") if p.resolve().is_relative_to(inside)]
-    return sorted(int(path.stem) for path in paths)
+    return sorted(int(p.stem) for p in run.snapshots.glob("[0-9]*.npz") if inside(run, p))
 
 
 def kept(run: RunDirectory) -> list[int]:
     """Iterations whose checkpoint, and with it the policies, is still there."""
-    return [int(path.name) for path in checkpoints.complete(run.checkpoints)]
+    paths = checkpoints.complete(run.checkpoints)
+    return [int(p.name) for p in paths if inside(run, p / WEIGHTS)]
 
 
 def describe(run: RunDirectory) -> dict[str, Any]:
     """What the run is, and what of it there is to see."""
-    facts = directories.read_json(run / RESOLVED)
-    seen = iterations(run)
+    facts, seen = _facts(run), iterations(run)
     return {
         "name": run.path.resolve().name,
         "task": facts["task"],
@@ -61,6 +65,12 @@ def describe(run: RunDirectory) -> dict[str, Any]:
     }
 
 
+def _facts(run: RunDirectory) -> dict[str, Any]:
+    if not inside(run, run / RESOLVED) or not inside(run, run / CONFIG):
+        raise NotThereError(f"{RESOLVED} or {CONFIG} of the run is missing, or leads out of it")
+    return directories.read_json(run / RESOLVED)
+
+
 def _trained_on(run: RunDirectory) -> str | None:
     """The device, if it was another than the CPU that recordings are made on."""
     try:
@@ -73,24 +83,47 @@ def _trained_on(run: RunDirectory) -> str | None:
 def _evaluated(run: RunDirectory) -> int | None:
     """The iteration whose archive was evaluated again, for the errors."""
     path = run.evaluation / "metrics.csv"
-    if not path.exists() or not (run.evaluation / "cells.csv").exists():
+    if not inside(run, path) or not inside(run, run.evaluation / "cells.csv"):
         return None
     rows = logs.read_table(path).get("iteration", np.zeros(0))
     return int(rows[0]) if len(rows) else None
 
 
 def cells(run: RunDirectory) -> dict[str, Any]:
-    """Where the cells are: their middles, and in two dimensions their corners."""
+    """Where the cells are: their middles, and in two dimensions their corners.
+
+    And the least and the greatest fitness that any archive of the run holds, for one scale of
+    colours.
+    """
     seen = iterations(run)
     if not seen:
         raise NotThereError("the run has no snapshot of its archive yet")
     centroids = _snapshot(run, seen[-1])["centroids"]
-    facts = directories.read_json(run / RESOLVED)
+    facts = _facts(run)
     low, high = tuple(facts["descriptor_low"]), tuple(facts["descriptor_high"])
     corners = None
     if len(low) == 2:
         corners = _corners(centroids.tobytes(), centroids.shape, centroids.dtype.str, low, high)
-    return {"centroids": plain(centroids), "corners": corners}
+    ends = [end for iteration in thinned(seen) for end in _extent(run, iteration)]
+    return {
+        "centroids": plain(centroids),
+        "corners": corners,
+        "fitness": plain(np.array([min(ends), max(ends)])) if ends else None,
+    }
+
+
+def thinned(iterations: list[int], most: int = 50) -> list[int]:
+    """Some of many, spread evenly; the last stays."""
+    if len(iterations) <= most:
+        return iterations
+    places = np.linspace(0, len(iterations) - 1, most).round().astype(int)
+    return [iterations[i] for i in places]
+
+
+def _extent(run: RunDirectory, iteration: int) -> list[float]:
+    fitness = _snapshot(run, iteration)["fitness"]
+    known = fitness[np.isfinite(fitness)]
+    return [float(known.min()), float(known.max())] if len(known) else []
 
 
 @functools.lru_cache(maxsize=4)
@@ -111,9 +144,10 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
             np.isfinite(fitness)[:, None], snapshot["descriptors"][index], np.nan
         ),
         "origin": np.where(np.isfinite(fitness), snapshot["origin"][index], -1),
-        "born": np.where(np.isfinite(fitness), snapshot["born"][index], -1),
     }
-    if evaluation.is_of(run, iteration):
+    if "born" in snapshot:
+        columns["born"] = np.where(np.isfinite(fitness), snapshot["born"][index], -1)
+    if _evaluated(run) == iteration:
         columns |= _errors(run, seed, len(fitness))
     return {name: plain(values) for name, values in columns.items()}
 
@@ -135,9 +169,11 @@ def _errors(run: RunDirectory, seed: int, count: int) -> dict[str, np.ndarray]:
 
 def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
     """Rows of the metrics behind an iteration, by column [iterations][seeds]."""
-    if not (run / METRICS).exists():
+    path = run / METRICS
+    if not inside(run, path):
         return {}
-    table = logs.by_seed(logs.read_table(run / METRICS))
+    state = path.stat()
+    table = _table(path, state.st_mtime_ns, state.st_size)
     if not len(table.get("iteration", ())):
         return {}
     new = table["iteration"][:, 0] > after
@@ -148,6 +184,12 @@ def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
         if name not in (*shared, "seed", "env_steps")
     }
     return {**shared, "values": rest}
+
+
+@functools.lru_cache(maxsize=2)
+def _table(path: Path, _changed: int, _size: int) -> dict[str, np.ndarray]:
+    """By columns [iterations, seeds]. Cached: every open page asks every few seconds."""
+    return logs.by_seed(logs.read_table(path))
 
 
 def seed_index(run: RunDirectory, seed: int) -> int:
@@ -165,7 +207,7 @@ def _snapshot(run: RunDirectory, iteration: int) -> dict[str, np.ndarray]:
     return _read(path, path.stat().st_mtime_ns)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=64)
 def _read(path: Path, _changed: int) -> dict[str, np.ndarray]:
     return snapshots.read(path)
 

@@ -24,8 +24,6 @@ POLICY = (
     "default-src 'none'; script-src data: 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
-SNAPSHOTS = 50
-"""At most; more are thinned out, the last stays."""
 
 
 def export(
@@ -49,8 +47,10 @@ def export(
     if seed is not None:
         data.seed_index(run, seed)
     seeds = known["seeds"] if seed is None else [seed]
-    shown = _thinned(known["iterations"])
     last = known["kept"][-1] if known["kept"] else None
+    shown = data.thinned(known["iterations"])
+    if last is not None and last not in shown:
+        shown = sorted([*shown, last])
     recorded = []
     for number in seeds:
         for iteration in shown:
@@ -70,17 +70,10 @@ def export(
         "all_seeds": known["seeds"],
         "seeds": seeds,
         "iterations": shown,
-        "kept": [last],
+        "kept": [] if last is None else [last],
     }
     write_text(path, _page(record))
     return len(recorded), path.stat().st_size
-
-
-def _thinned(iterations: list[int]) -> list[int]:
-    if len(iterations) <= SNAPSHOTS:
-        return iterations
-    places = np.linspace(0, len(iterations) - 1, SNAPSHOTS).round().astype(int)
-    return [iterations[i] for i in places]
 
 
 def _spread(archive: dict[str, Any], count: int) -> list[int]:

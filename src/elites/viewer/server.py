@@ -37,7 +37,6 @@ from elites.viewer.replay import Player
 
 LOCAL = "127.0.0.1"
 FIRST_PORT, TRIES = 8765, 50
-COOKIE = "elites_token"
 KINDS = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -86,6 +85,8 @@ def application(run: RunDirectory, player: Player, guard: Guard) -> Any:
                 return _refusal(400, str(error))
             except (RunError, OSError) as error:
                 return _refusal(409, str(error))
+            except (LookupError, TypeError) as error:  # a file whose contents are not ours
+                return _refusal(409, f"a file of the run is damaged: {error!r}")
 
         return respond
 
@@ -109,7 +110,8 @@ class Guard:
     """Lets through what comes from our own page, and adds the headers that keep it so."""
 
     def __init__(self, host: str, port: int, token: str | None):
-        self.host, self.port, self.token = host, port, token
+        self.host, self.port, self.token = host.lower(), port, token
+        self.cookie = f"elites_token_{port}"  # browsers share cookies between ports
 
     def around(self, app: Any) -> Any:
         async def guarded(scope, receive, send):
@@ -134,7 +136,9 @@ class Guard:
         origin = request.headers.get("origin")
         if origin is not None and not self._is_our_page(origin, request.headers["host"]):
             return _refusal(403, "asked by another web site")
-        if request.headers.get("sec-fetch-site", "none") == "cross-site":
+        # A link elsewhere may lead to the page, as the one in a terminal in the browser does.
+        followed = request.url.path == "/" and request.headers.get("sec-fetch-dest") == "document"
+        if request.headers.get("sec-fetch-site") in ("cross-site", "same-site") and not followed:
             return _refusal(403, "asked by another web site")
         if request.method not in ("GET", "HEAD"):
             return _refusal(405, "only GET is answered")
@@ -146,9 +150,9 @@ class Guard:
         if given is not None and hmac.compare_digest(given.encode(), self.token.encode()):
             # Out of the address, where it could be read over a shoulder or be copied.
             response = RedirectResponse("/", status_code=303)
-            response.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
+            response.set_cookie(self.cookie, self.token, httponly=True, samesite="lax")
             return response
-        held = request.cookies.get(COOKIE, "")
+        held = request.cookies.get(self.cookie, "")
         if not hmac.compare_digest(held.encode(), self.token.encode()):
             return _refusal(401, "open the address that 'elites view' printed, with its token")
         return None
@@ -212,11 +216,16 @@ def serve(
     run: RunDirectory, host: str = LOCAL, port: int | None = None, open_browser: bool = True
 ) -> None:
     """Serve the page of a run until interrupted."""
+    host = LOCAL if host == "localhost" else host
     player = Player(run)  # whatever is wrong with the run is said before anything is served
+    data.describe(run)
+    if data.iterations(run):
+        data.cells(run)
     with contextlib.closing(bind(host, port)) as place:
         bound = place.getsockname()[1]
         token = None if host == LOCAL else secrets.token_urlsafe(16)
-        shown = f"[{host}]" if ":" in host else host
+        everywhere = host in ("", "0.0.0.0", "::")
+        shown = platform.node() if everywhere else f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{bound}/" + (f"?token={token}" if token else "")
         app = application(run, player, Guard(host, bound, token))
         config = uvicorn.Config(

@@ -19,7 +19,14 @@ const NAMES = ["#9a9a9a", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00",
 export const ofName = (i) => NAMES[i % NAMES.length];
 
 /** A colour of the style sheet, as it is in the present theme. */
+const known = new Map();
 export function ofPage(name) {
+  if (!known.has(name)) known.set(name, look(name));
+  return known.get(name);
+}
+export const forgetColours = () => known.clear();
+
+function look(name) {
   const probe = document.createElement("i");
   probe.style.color = `var(--${name})`;
   document.body.append(probe);
@@ -38,7 +45,7 @@ export function sharp(canvas) {
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
-  return { context, width, height, ratio };
+  return { context, width, height };
 }
 
 /** A number as people read it. */
@@ -49,6 +56,17 @@ export function text(value, digits = 4) {
   if (size >= 1000) return Math.round(value).toLocaleString("en");
   if (size < 1e-3) return value.toExponential(1);
   return String(Number(value.toPrecision(digits)));
+}
+
+/** The least and the greatest of some numbers; 0 and 1 of none. */
+export function extent(values) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const v of values) {
+    if (v === null || v === undefined) continue;
+    if (v < low) low = v;
+    if (v > high) high = v;
+  }
+  return low <= high ? [low, high] : [0, 1];
 }
 
 /** Round numbers between two, about as many as asked for, each with its text. */

@@ -1,8 +1,8 @@
 // Learning curves: each seed a line, the one that is shown on the map a thick one.
 
-import { ofPage, sharp, text, ticks } from "./colours.js";
+import { extent, ofPage, sharp, text, ticks } from "./colours.js";
 
-const MARGIN = { left: 48, right: 6, top: 20, bottom: 18 };
+const MARGIN = { left: 48, right: 6, top: 26, bottom: 18 };
 
 export function createCurve(canvas) {
   let data = null; // { title, x [n], values [n][seeds], seed }
@@ -24,11 +24,7 @@ export function createCurve(canvas) {
       context.fillText(`${title}: nothing yet`, 4, 10);
       return;
     }
-    let [low, high] = [flat[0], flat[0]];
-    for (const v of flat) {
-      low = Math.min(low, v);
-      high = Math.max(high, v);
-    }
+    let [low, high] = extent(flat);
     if (low > 0 && low < 0.5 * high) low = 0;
     if (high === low) high = low + 1;
     const first = Math.min(0, x[0]);

@@ -4,7 +4,7 @@ import { exported, get, playable } from "./source.js";
 import { createMap } from "./map.js";
 import { createStage } from "./stage.js";
 import { createCurve } from "./curves.js";
-import { ofName, text, viridis } from "./colours.js";
+import { extent, forgetColours, ofName, text, viridis } from "./colours.js";
 
 const $ = (id) => document.getElementById(id);
 const POLL = 3000; // milliseconds between two looks at a run that may still be training
@@ -12,8 +12,8 @@ const POLL = 3000; // milliseconds between two looks at a run that may still be 
 let run = null; // what the run is
 let archive = null; // of the chosen seed and iteration
 let metrics = null; // { iteration, evaluations, values }
-let range = [0, 1]; // of fitness, in the archive
-let selected = -1;
+let range = [0, 1]; // of fitness, in all that is known of the run: colours mean the same at all times
+let wanted = "fitness"; // the colour that was chosen, also while it is not known
 let asked = 0; // counts questions: a late answer to an earlier one is dropped
 const archives = new Map(); // seen before, by seed and iteration
 
@@ -77,9 +77,13 @@ async function showArchive() {
   $("status").textContent = fitness.length
     ? `iteration ${when}: ${fitness.length} of ${archive.fitness.length} cells (${percent(fitness.length / archive.fitness.length)}), QD-score ${text(total)}`
     : `iteration ${when}: the archive is empty. No evaluation was valid yet, so there is nothing to watch.`;
-  range = fitness.length ? [Math.min(...fitness), Math.max(...fitness)] : [0, 1];
+  const [low, high] = extent(fitness);
+  if (fitness.length) range = [Math.min(range[0], low), Math.max(range[1], high)];
+  const plays = run.kept.includes(when);
+  $("plays").textContent = plays ? "" : `Only the map: policies are kept of ${run.kept.join(" and ") || "no iteration"}.`;
   map.setArchive(archive);
-  map.setMarked(playable(number));
+  map.setMarked(playable(number, when));
+  showJourneys();
   offerColours();
   showColours();
   filter();
@@ -90,9 +94,9 @@ function offerColours() {
   for (const option of $("colour").options) {
     const known = archive[option.value]?.some((v) => v !== null) ?? false;
     option.disabled = !known && option.value !== "fitness";
-    option.title = option.disabled ? "known where 'elites evaluate' was run" : "";
   }
-  if ($("colour").selectedOptions[0]?.disabled) $("colour").value = "fitness";
+  const offered = [...$("colour").options].find((option) => option.value === wanted);
+  $("colour").value = offered.disabled ? "fitness" : wanted;
 }
 
 function showColours() {
@@ -113,8 +117,7 @@ function showColours() {
     });
     return;
   }
-  const numbers = values.filter((v, cell) => v !== null && archive.fitness[cell] !== null);
-  const [low, high] = numbers.length ? [Math.min(...numbers), Math.max(...numbers)] : [0, 1];
+  const [low, high] = name === "fitness" ? range : extent(values.filter((_, cell) => archive.fitness[cell] !== null));
   map.setShade({ kind: "number", values, low, high });
   const bar = document.createElement("canvas");
   Object.assign(bar, { width: 160, height: 1 });
@@ -125,30 +128,47 @@ function showColours() {
   }
   bar.setAttribute("role", "img");
   bar.setAttribute("aria-label", "colour scale, dark is low and light is high");
-  legend.append(text(low), bar, `${text(high)}  ${COLOURS.find(([key]) => key === name)[1]}`);
+  legend.append(text(low), bar, `${text(high)}  ${titleOfColour(name)}`);
+  if (name !== wanted) {
+    const of = run.evaluated === null ? "once 'elites evaluate' was run" : `at iteration ${run.evaluated}`;
+    legend.append(`(${titleOfColour(wanted)}: known ${of})`);
+  }
 }
 
-function filter() {
-  const share = (id) => Number($(id).value) / 1000;
-  let [low, high] = [share("fitness-low"), share("fitness-high")];
-  const value = (s) => range[0] + s * (range[1] - range[0]);
-  $("fitness-low-value").textContent = text(value(low));
-  $("fitness-high-value").textContent = text(value(high));
+const titleOfColour = (name) => COLOURS.find(([key]) => key === name)[1];
+
+/** Fade what is less or more fit than the sliders say; one pushes the other along. */
+function filter(event) {
+  const [from, to] = [$("fitness-low"), $("fitness-high")];
+  if (Number(from.value) > Number(to.value)) {
+    if (event?.target === from) to.value = from.value;
+    else from.value = to.value;
+  }
+  const value = (slider) => range[0] + (Number(slider.value) / 1000) * (range[1] - range[0]);
+  for (const slider of [from, to]) {
+    $(`${slider.id}-value`).textContent = text(value(slider));
+    slider.setAttribute("aria-valuetext", `fitness ${text(value(slider))}`);
+  }
   const slack = 1e-9 * Math.max(Math.abs(range[0]), Math.abs(range[1]));
   map.setFilter((cell) => {
     const own = archive.fitness[cell];
-    return own >= value(low) - slack && own <= value(high) + slack;
+    return own >= value(from) - slack && own <= value(to) + slack;
   });
 }
 
 /** The keyboard moves the choice; Enter plays it. */
 function choose(cell) {
-  selected = cell;
   map.select(cell);
   $("chosen").textContent = describeCell(cell).replaceAll("\n", ", ");
 }
 
 function pick(cell, place) {
+  if (!run.kept.includes(iteration())) {
+    if (cell >= 0) choose(cell);
+    return say(exported
+      ? `This is an exported page: its recordings are of iteration ${run.kept.join()}.`
+      : $("plays").textContent);
+  }
   const wantsAsking = new FormData($("ask")).get("mode") === "ask";
   if (cell >= 0 && !wantsAsking && archive.fitness[cell] !== null) return watch(cell);
   if (!run.conditioned) {
@@ -158,7 +178,10 @@ function pick(cell, place) {
       : `${run.algorithm} trains no policy that can be asked for a descriptor.`);
   }
   for (const [axis, value] of Object.entries(place)) {
-    $("ask-numbers").children[axis].querySelector("input").value = Number(value.toPrecision(4));
+    const fine = 10 ** Math.floor(Math.log10((run.high[axis] - run.low[axis]) / 1000));
+    const round = Number((Math.round(value / fine) * fine).toPrecision(12));
+    const inside = Math.min(Math.max(round, run.low[axis]), run.high[axis]);
+    $("ask-numbers").children[axis].querySelector("input").value = inside;
   }
   return ask();
 }
@@ -166,7 +189,8 @@ function pick(cell, place) {
 // -------------------------------------------------------------------------------- watch and ask
 
 let stages = null; // { elite, actor } or null for a task that cannot be drawn
-let clip = { frames: 0, playing: false, moment: 0, last: 0 };
+let clip = { frames: 0, playing: false, moment: 0, last: 0, request: 0 };
+let shownOf = null; // { seed, iteration, journeys } of what is on the stages
 
 async function watch(cell) {
   choose(cell);
@@ -176,16 +200,17 @@ async function watch(cell) {
 
 async function ask() {
   const wish = [...$("ask-numbers").querySelectorAll("input")].map((input) => input.value);
-  selected = -1;
   map.select(-1);
   await play(`(${wish.join(", ")})`, "Distilled policy, asked for this", "Nearest elite",
     () => get("/api/ask", { iteration: iteration(), seed: seed(), descriptor: wish.join(",") }));
 }
 
-async function play(what, actorTitle, eliteTitle, question) {
-  const mine = ++asked;
-  stop();
+async function play(place, actorTitle, eliteTitle, question) {
+  clearStages();
+  const mine = asked;
   say(null);
+  const of = { seed: seed(), iteration: iteration() };
+  const what = `${place}, iteration ${of.iteration}` + (run.seeds.length > 1 ? `, seed ${of.seed}` : "");
   $("watching").textContent = `${what} …`;
   document.body.dataset.watching = "waiting";
   try {
@@ -194,10 +219,12 @@ async function play(what, actorTitle, eliteTitle, question) {
     $("watching").textContent = what;
     show("elite", elite, eliteTitle, "The archive is empty.");
     show("actor", actor, actorTitle, `${run.algorithm} trains no policy that can be asked.`);
+    if (stages) frameTogether();
     const journeys = [];
     if (actor) journeys.push({ colour: "actor", ...actor });
     if (elite) journeys.push({ colour: "elite", ...elite });
-    map.setJourneys(journeys);
+    shownOf = { ...of, journeys };
+    showJourneys();
     clip.frames = Math.max(...[elite, actor].map((r) => (r ? r.steps + 1 : 0)));
     $("moment").max = clip.frames - 1;
     $("moment").disabled = $("play").disabled = stages === null;
@@ -210,10 +237,38 @@ async function play(what, actorTitle, eliteTitle, question) {
     if (stages) start();
   } catch (error) {
     if (mine !== asked) return;
+    clearStages();
     document.body.dataset.watching = "failed";
-    $("watching").textContent = what;
     say(error);
   }
+}
+
+/** Nothing on the stages; an answer that is still to come is not wanted any more. */
+function clearStages() {
+  asked++;
+  stop();
+  shownOf = null;
+  showJourneys();
+  show("elite", null, "Elite", "");
+  show("actor", null, "Distilled policy, asked for the same", "");
+  clip = { ...clip, frames: 1, moment: 0 };
+  $("moment").max = 0;
+  $("moment").disabled = $("play").disabled = true;
+  $("watching").textContent = exported ? "Click a marked cell." : "Click a cell of the map.";
+  document.body.dataset.watching = "nothing";
+  moveTo(0);
+}
+
+/** Ways are drawn on the map they belong to. */
+function showJourneys() {
+  const here = shownOf && shownOf.seed === seed() && shownOf.iteration === iteration();
+  map.setJourneys(here ? shownOf.journeys : []);
+}
+
+/** A camera that stays sees the ways of both. */
+function frameTogether() {
+  const box = stages.elite.extent().union(stages.actor.extent());
+  for (const stage of Object.values(stages)) stage.setStay(box);
 }
 
 function show(who, recording, title, none) {
@@ -221,12 +276,10 @@ function show(who, recording, title, none) {
   const numbers = $(`${who}-numbers`);
   numbers.replaceChildren();
   stages?.[who].load(recording);
-  $(`${who}-none`).hidden = recording !== null && stages !== null;
-  if (!recording) {
-    $(`${who}-none`).textContent = none;
-    return;
-  }
-  if (!stages) $(`${who}-none`).textContent = stageless;
+  const words = recording && stages ? "" : (recording ? stageless : none || stageless);
+  $(`${who}-none`).textContent = words;
+  $(`${who}-none`).hidden = !words;
+  if (!recording) return;
   const add = (name, value) => {
     const [term, text] = [document.createElement("dt"), document.createElement("dd")];
     term.textContent = name;
@@ -234,27 +287,36 @@ function show(who, recording, title, none) {
     numbers.append(term, text);
   };
   if (!recording.valid) add("failed", "the simulation diverged");
-  const stored = recording.stored_fitness;
+  const before = who === "elite" ? "stored" : "evaluated";
+  const stored = recording.stored_fitness ?? evaluatedFitness(recording);
   const differs = stored !== undefined && recording.fitness !== null && Math.abs(stored - recording.fitness) > 1e-4 * Math.abs(stored);
-  add("fitness", text(recording.fitness) + (differs ? ` (stored: ${text(stored)})` : ""));
+  add("fitness", text(recording.fitness) + (differs ? ` (${before}: ${text(stored)})` : ""));
   if (recording.stored_descriptor) add("descriptor", vector(recording.stored_descriptor));
   if (vector(recording.asked) !== vector(recording.stored_descriptor)) add("asked for", vector(recording.asked));
   add("reached", vector(recording.reached));
   add("distance", text(recording.distance));
   add("steps", `${recording.steps} of ${run.episode_length}`);
-  if (differs && run.trained_on) {
+  if (!run.deterministic) add("note", "the task is random: every episode is another");
+  else if (differs && run.trained_on) {
     add("note", `trained on ${run.trained_on}; replayed here on the CPU, where numbers are rounded otherwise`);
   }
 }
 
+/** What the actor reached when the run was evaluated, asked for the same. */
+function evaluatedFitness({ asked }) {
+  if (!archive.actor_fitness) return undefined;
+  const cell = archive.descriptors.findIndex((d) => d.every((v, i) => v === asked[i]));
+  return archive.actor_fitness[cell] ?? undefined;
+}
+
 function moveTo(frame) {
   clip.moment = Math.min(Math.max(frame, 0), clip.frames - 1);
-  const shown = Math.floor(clip.moment);
+  const shown = Math.round(clip.moment);
   $("moment").value = shown;
   const seconds = (f) => (f * (run.scene?.dt ?? 1)).toFixed(1);
   $("moment-value").textContent = `${seconds(shown)} of ${seconds(Math.max(clip.frames - 1, 0))} s`;
   $("moment").setAttribute("aria-valuetext", `${seconds(shown)} seconds`);
-  if (stages) for (const stage of Object.values(stages)) stage.show(shown);
+  if (stages) for (const stage of Object.values(stages)) stage.show(clip.moment);
 }
 
 function start() {
@@ -262,10 +324,11 @@ function start() {
   clip.playing = true;
   clip.last = performance.now();
   $("play").textContent = "Pause";
-  requestAnimationFrame(advance);
+  clip.request = requestAnimationFrame(advance);
 }
 function stop() {
   clip.playing = false;
+  cancelAnimationFrame(clip.request);
   $("play").textContent = "Play";
 }
 function advance(now) {
@@ -274,11 +337,12 @@ function advance(now) {
   clip.last = now;
   moveTo(clip.moment + (passed / run.scene.dt) * Number($("speed").value));
   if (clip.moment >= clip.frames - 1) return stop();
-  requestAnimationFrame(advance);
+  clip.request = requestAnimationFrame(advance);
 }
 
 let stageless = "";
 function buildStages() {
+  if (stages) return;
   if (!run.scene) {
     stageless = `${run.task} has no body model to draw: here are its numbers.`;
   } else {
@@ -297,15 +361,14 @@ function buildStages() {
   $("transport").hidden = stages === null;
   for (const who of ["elite", "actor"]) {
     $(`${who}-stage`).hidden = stages === null;
-    $(`${who}-none`).hidden = stages !== null;
-    $(`${who}-none`).textContent = stageless;
   }
+  clearStages();
 }
 
 // ---------------------------------------------------------------------------------------- curves
 
 const TITLES = { qd_score: "QD-score", coverage: "coverage in %", max_fitness: "max. fitness", rejected: "rejected", seconds: "seconds" };
-const titleOf = (name) => TITLES[name] ?? name.replace("added.", "added by ").replace("_", " ").replace(".", ", ");
+const titleOf = (name) => TITLES[name] ?? name.replace("added.", "added by ").replaceAll("_", " ").replace(".", ", ");
 const curves = [0, 1, 2, 3].map((i) => createCurve($(`curve-${i}`)));
 
 function showCurves() {
@@ -367,16 +430,18 @@ async function begin() {
     const label = document.createElement("label");
     const input = document.createElement("input");
     Object.assign(input, { type: "number", step: "any", min: low, max: run.high[i], value: Number(((low + run.high[i]) / 2).toPrecision(4)), required: true });
+    input.setAttribute("aria-label", run.low.length > 1 ? `descriptor ${i + 1}` : "descriptor");
     label.append(run.low.length > 1 ? `${i + 1} ` : "descriptor ", input);
     return label;
   }));
   $("ask").hidden = exported || !run.conditioned;
-  buildStages();
-  if (exported) $("watching").textContent = "Click a cell with a dot.";
   if (!run.iterations.length) throw new Error("The run has no snapshot of its archive yet: wait for its first checkpoint.");
   $("time").max = run.iterations.length - 1;
   $("time").value = run.iterations.length - 1;
-  map.setCells(run, await get("/api/cells"));
+  const cells = await get("/api/cells");
+  if (cells.fitness) range = cells.fitness;
+  map.setCells(run, cells);
+  buildStages();
   $("seed").value = await bestSeed();
   await showArchive();
   await getMetrics();
@@ -395,43 +460,44 @@ async function bestSeed() {
 
 /** What a run that is still training has added since. */
 async function follow() {
+  setTimeout(follow, POLL);
+  if (document.hidden) return;
   try {
     const news = await get("/api/run");
     const before = iteration();
     const evaluated = news.evaluated !== run.evaluated;
-    run = { ...run, kept: news.kept, evaluated: news.evaluated };
+    run = { ...run, kept: news.kept, evaluated: news.evaluated, total: news.total };
     if (news.iterations.length !== run.iterations.length || news.iterations.at(-1) !== run.iterations.at(-1)) {
       setTime(news.iterations);
     }
     if (evaluated || iteration() !== before) await showArchive();
     $("time-value").textContent = `${iteration()} of ${run.total}`;
     if (await getMetrics()) showCurves();
-    if ($("message").textContent.startsWith("The server")) say(null);
+    if (lost) say(null);
+    lost = false;
   } catch (error) {
+    lost = true;
     say(error);
   }
-  setTimeout(follow, POLL);
 }
-
-function forget() {
-  asked++;
-  stop();
-  selected = -1;
-  map.select(-1);
-  map.setJourneys([]);
-}
+let lost = false; // whether the last message came from here
 
 $("seed").addEventListener("change", () => attempt(async () => {
-  forget();
+  clearStages();
+  map.select(-1);
   say(null);
   await showArchive();
   showCurves();
 }));
 $("time").addEventListener("input", () => attempt(async () => {
-  map.setJourneys([]);
+  if (document.body.dataset.watching === "waiting") clearStages();
+  say(null);
   await showArchive();
 }));
-$("colour").addEventListener("change", showColours);
+$("colour").addEventListener("change", () => {
+  wanted = $("colour").value;
+  showColours();
+});
 $("pair").addEventListener("change", () => map.setAxes($("pair").value.split(",").map(Number)));
 for (const id of ["fitness-low", "fitness-high"]) $(id).addEventListener("input", filter);
 $("zoom-in").addEventListener("click", () => map.zoomBy(1.5));
@@ -451,12 +517,21 @@ $("camera").addEventListener("change", () => {
 });
 $("curve").addEventListener("change", showCurves);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  forgetColours();
   map.redraw();
   curves.forEach((curve) => curve.redraw());
   if (stages) for (const stage of Object.values(stages)) stage.repaint();
 });
 
-attempt(async () => {
-  await begin();
-  if (!exported) setTimeout(follow, POLL);
-});
+/** Begin, and again in a while if it fails: a run that has just been started has little to show. */
+async function beginAndFollow() {
+  try {
+    await begin();
+    say(null);
+    if (!exported) setTimeout(follow, POLL);
+  } catch (error) {
+    say(error);
+    if (!exported) setTimeout(beginAndFollow, POLL);
+  }
+}
+beginAndFollow();

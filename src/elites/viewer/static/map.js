@@ -1,6 +1,6 @@
 // The archive as a map: Voronoi cells in two dimensions, bars in one, points in a plane of two of many.
 
-import { ofName, ofPage, sharp, ticks, viridis } from "./colours.js";
+import { extent, ofName, ofPage, sharp, ticks, viridis } from "./colours.js";
 
 const MARGIN = { left: 44, right: 8, top: 8, bottom: 36 };
 
@@ -73,24 +73,25 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
   function draw() {
     planned = false;
     if (!info || !cells || !archive || !shade) return;
-    performance.mark("map");
-    const { context, ratio } = sharp(canvas);
+    const begun = performance.now();
+    const { context } = sharp(canvas);
     const f = frame();
     const [ink, soft, line, empty, ground] = ["ink", "soft", "line", "empty", "ground"].map(ofPage);
     context.save();
     context.beginPath();
     context.rect(f.left, f.top, f.width, f.height);
     context.clip();
-    if (size() === 2) drawCells(context, f, ratio, empty, ground, ink);
+    if (size() === 2) drawCells(context, f, empty, ground, ink);
     else if (size() === 1) drawBars(context, f, empty, ink);
     else drawPoints(context, f, ink);
     for (const journey of journeys) drawJourney(context, f, journey, ground);
     context.restore();
     drawAxes(context, f, soft, line);
-    performance.measure("paint map", "map");
+    performance.clearMeasures("paint map"); // of the last time: one is enough
+    performance.measure("paint map", { start: begun });
   }
 
-  function drawCells(context, f, ratio, empty, ground, ink) {
+  function drawCells(context, f, empty, ground, ink) {
     const scale = [view.zoom * f.width, view.zoom * f.height];
     context.save();
     context.transform(scale[0], 0, 0, -scale[1], f.left - view.x * scale[0], f.top + f.height + view.y * scale[1]);
@@ -117,16 +118,21 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     if (marked) for (const cell of marked) dot(context, ...toScreen(...placeOf(cell), f), 2.5, ground, ink);
   }
 
+  /** What the bottom and the top of bars stand for. */
+  function heights() {
+    const [least, most] = extent(archive.fitness);
+    return [Math.min(0, least), Math.max(most, least + 1e-9, 1e-9)];
+  }
+
   function drawBars(context, f, empty, ink) {
     const order = cells.centroids.map((c, i) => [unit(c[0], 0), i]).sort((a, b) => a[0] - b[0]);
-    const numbers = archive.fitness.filter((v) => v !== null);
-    const [low, high] = [Math.min(0, ...numbers), Math.max(...numbers, 1e-9)];
+    const [low, high] = heights();
     order.forEach(([middle, cell], k) => {
       const from = k ? (order[k - 1][0] + middle) / 2 : 0;
       const to = k < order.length - 1 ? (order[k + 1][0] + middle) / 2 : 1;
       const [left] = toScreen(from, 0, f);
       const [right] = toScreen(to, 0, f);
-      const height = full(cell) ? ((archive.fitness[cell] - low) / (high - low || 1)) * f.height : 3;
+      const height = Math.max(full(cell) ? ((archive.fitness[cell] - low) / (high - low)) * f.height : 0, 3);
       context.globalAlpha = full(cell) && !shown(cell) ? 0.12 : 1;
       context.fillStyle = (full(cell) && colourOf(cell)) || empty;
       context.fillRect(left, f.top + f.height - height, Math.max(right - left - 0.5, 0.5), height);
@@ -135,6 +141,7 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
         context.lineWidth = 2;
         context.strokeRect(left, f.top + 1, right - left, f.height - 2);
       }
+      if (marked?.has(cell)) dot(context, (left + right) / 2, f.top + f.height - height / 2, 3, ofPage("ground"), ink);
     });
     context.globalAlpha = 1;
   }
@@ -162,8 +169,8 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
 
   /** The way to where a policy came, what it was asked for (ring), and the error between (line). */
   function drawJourney(context, f, { colour, asked, reached, path }, ground) {
-    if (size() === 1) return;
-    const at = (d) => toScreen(unit(d[axes[0]], axes[0]), unit(d[axes[1]], axes[1]), f);
+    const flat = size() === 1;
+    const at = (d) => toScreen(unit(d[flat ? 0 : axes[0]], flat ? 0 : axes[0]), flat ? 0.5 : unit(d[axes[1]], axes[1]), f);
     const stroke = (points, width, dash) => {
       for (const [style, wide] of [[ground, width + 2], [ofPage(colour), width]]) {
         context.beginPath();
@@ -175,7 +182,7 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
       }
       context.setLineDash([]);
     };
-    if (path && path.length > 1) stroke(path.map(at), 1.5, []);
+    if (path && path.length > 1 && !flat) stroke(path.map(at), 1.5, []);
     if (!reached) return;
     stroke([at(asked), at(reached)], 2, [5, 4]);
     dot(context, ...at(reached), 4.5, ofPage(colour), ground);
@@ -206,7 +213,12 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     context.fillText(size() === 1 ? "descriptor" : `descriptor ${x + 1}`, f.left + f.width / 2, f.top + f.height + 19);
     context.textBaseline = "middle";
     context.textAlign = "right";
-    if (y !== null) {
+    if (y === null) {
+      const [low, high] = heights();
+      for (const [value, label] of ticks(low, high, 4)) {
+        context.fillText(label, f.left - 5, f.top + f.height * (1 - (value - low) / (high - low)));
+      }
+    } else {
       for (const [value, label] of ticks(back(from[1], y), back(to[1], y), 5)) {
         context.fillText(label, f.left - 5, toScreen(0, unit(value, y), f)[1]);
       }
@@ -235,14 +247,19 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     const f = frame();
     const [u, v] = toUnit(x, y, f);
     if (u < 0 || u > 1 || v < 0 || v > 1 || x < f.left || y > f.top + f.height) return -1;
-    let [best, nearest] = [-1, size() > 2 ? (12 / f.width / view.zoom) ** 2 : Infinity];
+    // Points are met within twelve pixels; cells in task units, as the archive measures: only then
+    // is the nearest middle that of the own cell.
+    const points = size() > 2;
+    const [wide, high] = size() === 1 ? [1, 0] : axes.map((a) => info.high[a] - info.low[a]);
+    let [best, nearest] = [-1, points ? 12 ** 2 : Infinity];
     for (let cell = 0; cell < cells.centroids.length; cell++) {
-      if (size() > 2 && !full(cell)) continue;
-      const [cu, cv] = placeOf(cell);
-      // In task units, as the archive measures: only then is the nearest middle the own cell.
-      const [wide, high] = size() === 1 ? [1, 0] : axes.map((a) => info.high[a] - info.low[a]);
-      const distance = ((cu - u) * wide) ** 2 + ((cv - v) * high) ** 2;
-      if (distance < (size() > 2 ? nearest * wide * wide : nearest)) [best, nearest] = [cell, size() > 2 ? distance / (wide * wide) : distance];
+      if (points && !full(cell)) continue;
+      const place = placeOf(cell);
+      const [px, py] = toScreen(...place, f);
+      const distance = points
+        ? (px - x) ** 2 + (py - y) ** 2
+        : ((place[0] - u) * wide) ** 2 + ((place[1] - v) * high) ** 2;
+      if (distance < nearest) [best, nearest] = [cell, distance];
     }
     return best;
   }
@@ -261,10 +278,31 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     keepInside();
     plan();
   }
+
+  /** Move the view, if it must, so that a cell is seen. */
+  function bringIntoView(cell) {
+    const [u, v] = placeOf(cell);
+    const seen = 1 / view.zoom;
+    const into = (from, at) => (at < from + 0.1 * seen || at > from + 0.9 * seen ? at - seen / 2 : from);
+    view.x = into(view.x, u);
+    view.y = into(view.y, v);
+    keepInside();
+  }
+
+  function showTip(cell, x, y) {
+    tip.textContent = describe(cell);
+    tip.hidden = false;
+    const box = canvas.getBoundingClientRect();
+    const beside = (at, own, room) => Math.max(at + 14 + own > room ? at - own - 10 : at + 14, 0);
+    tip.style.left = `${beside(x, tip.offsetWidth, box.width)}px`;
+    tip.style.top = `${beside(y, tip.offsetHeight, box.height)}px`;
+  }
   function keepInside() {
     const most = 1 - 1 / view.zoom;
     view.x = Math.min(Math.max(view.x, 0), most);
     view.y = Math.min(Math.max(view.y, 0), most);
+    // A finger scrolls the page over the whole map, and moves the map once it is larger than its frame.
+    canvas.style.touchAction = view.zoom > 1 ? "none" : "pan-y";
   }
 
   const at = (event) => {
@@ -273,6 +311,7 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
   };
   let drag = null;
   canvas.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || !event.isPrimary) return;
     drag = { from: at(event), view: { ...view }, moved: false };
     canvas.setPointerCapture(event.pointerId);
   });
@@ -293,15 +332,8 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
       }
     }
     const cell = cellAt(x, y);
-    tip.hidden = cell < 0;
-    if (cell >= 0) {
-      tip.textContent = describe(cell);
-      const box = canvas.getBoundingClientRect();
-      const [w, h] = [tip.offsetWidth, tip.offsetHeight];
-      const beside = (at, own, room) => Math.max(at + 14 + own > room ? at - own - 10 : at + 14, 0);
-      tip.style.left = `${beside(x, w, box.width)}px`;
-      tip.style.top = `${beside(y, h, box.height)}px`;
-    }
+    if (cell >= 0) showTip(cell, x, y);
+    else tip.hidden = true;
   });
   canvas.addEventListener("pointerup", (event) => {
     const wasClick = drag && !drag.moved;
@@ -313,7 +345,7 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     if (cell >= 0 || size() > 2) onPick(cell, placeAt(x, y));
   });
   canvas.addEventListener("pointercancel", () => (drag = null));
-  canvas.addEventListener("pointerleave", () => (tip.hidden = true));
+  for (const name of ["pointerleave", "blur"]) canvas.addEventListener(name, () => (tip.hidden = true));
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
     zoomBy(Math.exp(-event.deltaY * 0.0015), ...at(event));
@@ -325,10 +357,14 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     if (event.key in ARROWS) {
       event.preventDefault();
       const next = neighbour(ARROWS[event.key]);
-      if (next >= 0) onMove(next);
+      if (next < 0) return;
+      onMove(next);
+      bringIntoView(next);
+      showTip(next, ...toScreen(...placeOf(next), frame()));
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
       if (selected >= 0) {
+        tip.hidden = true;
         const centre = cells.centroids[selected];
         onPick(selected, Object.fromEntries(centre.map((v, i) => [i, v])));
       }
@@ -369,11 +405,9 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     setMarked(next) { marked = next; plan(); },
     select(cell) { selected = cell; plan(); },
     setJourneys(next) { journeys = next; plan(); },
-    whole() { view = { zoom: 1, x: 0, y: 0 }; plan(); },
+    whole() { view = { zoom: 1, x: 0, y: 0 }; keepInside(); plan(); },
     zoomBy,
     redraw: plan,
-    /** Where a cell is on the canvas, in CSS pixels. */
-    pixelOf: (cell) => toScreen(...placeOf(cell), frame()),
   };
   return api;
 }

@@ -23,14 +23,15 @@ export async function get(path, query = {}) {
   return answer;
 }
 
-/** Cells of a seed that an exported page can play, as a set; null with a server, which plays all. */
-export function playable(seed) {
+/** Cells that an exported page can play, as a set; null with a server, which plays all. */
+export function playable(seed, iteration) {
   if (!exported) return null;
   const cells = new Set();
   for (const address of Object.keys(recorded)) {
     const [path, query] = address.split("?");
     const asked = new URLSearchParams(query);
-    if (path === "/api/watch" && Number(asked.get("seed")) === seed) cells.add(Number(asked.get("cell")));
+    const is = (name, value) => Number(asked.get(name)) === value;
+    if (path === "/api/watch" && is("seed", seed) && is("iteration", iteration)) cells.add(Number(asked.get("cell")));
   }
   return cells;
 }

@@ -3,22 +3,33 @@
 import * as THREE from "./three/three.module.min.js";
 import { ofPage } from "./colours.js";
 
-/** Poses of a recording: `place(frame, body, vector)` and `turn(frame, body, quaternion)`. */
-export function unpack(packed) {
+/**
+ * Poses of a recording: `place(frame, body, vector)` and `turn(frame, body, quaternion)`. A frame may lie
+ * between two, so that slow motion is smooth.
+ */
+function unpack(packed) {
   const bytes = Uint8Array.from(atob(packed.words), (c) => c.charCodeAt(0));
   const words = new Int16Array(bytes.buffer);
+  const scale = packed.reach / 32767;
+  const [nextPlace, nextTurn] = [new THREE.Vector3(), new THREE.Quaternion()];
   const start = (frame, body) => (frame * packed.bodies + body) * 7;
+  function placeAt(frame, body, vector) {
+    const i = start(frame, body);
+    return vector.set(words[i] * scale, words[i + 1] * scale, words[i + 2] * scale);
+  }
+  function turnAt(frame, body, quaternion) {
+    const i = start(frame, body);
+    return quaternion.set(words[i + 4], words[i + 5], words[i + 6], words[i + 3]).normalize();
+  }
+  const between = (read, mix, spare) => (frame, body, result) => {
+    const whole = Math.floor(frame);
+    read(whole, body, result);
+    return frame > whole ? result[mix](read(whole + 1, body, spare), frame - whole) : result;
+  };
   return {
     frames: packed.frames,
-    place(frame, body, vector) {
-      const i = start(frame, body);
-      const scale = packed.reach / 32767;
-      return vector.set(words[i] * scale, words[i + 1] * scale, words[i + 2] * scale);
-    },
-    turn(frame, body, quaternion) {
-      const i = start(frame, body);
-      return quaternion.set(words[i + 4], words[i + 5], words[i + 6], words[i + 3]).normalize();
-    },
+    place: between(placeAt, "lerp", nextPlace),
+    turn: between(turnAt, "slerp", nextTurn),
   };
 }
 
@@ -72,7 +83,8 @@ export function createStage(canvas, scene, tint, onCamera) {
   let robot = 1; // its size, in metres
   let step = 1; // the side of a square of the floor
   let turn = { around: -2.1, above: 0.5, away: 1 }; // the camera, in units of what it looks at
-  let stayed = { target: new THREE.Vector3(), reach: 1 };
+  let way = new THREE.Box3(); // where the robot gets to
+  const stayed = { target: new THREE.Vector3(), reach: 1 };
   let planned = false;
   const [vector, target] = [new THREE.Vector3(), new THREE.Vector3()];
 
@@ -120,6 +132,7 @@ export function createStage(canvas, scene, tint, onCamera) {
     trail = null;
     marks = [];
     poses = recording?.poses ? unpack(recording.poses) : null;
+    way = new THREE.Box3();
     bodies.forEach((body) => (body.visible = poses !== null));
     if (poses) {
       measure();
@@ -146,11 +159,16 @@ export function createStage(canvas, scene, tint, onCamera) {
       }
     }
     step = 10 ** Math.round(Math.log10(robot));
-    const box = new THREE.Box3();
-    for (let i = 0; i < poses.frames; i++) box.expandByPoint(poses.place(i, 0, vector));
-    for (const part of scenery) box.expandByObject(part); // a camera that stays shows the walls
+    way = new THREE.Box3();
+    for (let i = 0; i < poses.frames; i++) way.expandByPoint(poses.place(i, 0, vector));
+    for (const part of scenery) way.expandByObject(part); // a camera that stays shows the walls
+    stay(way);
+  }
+
+  function stay(box) {
     box.getCenter(stayed.target);
     stayed.reach = Math.max(box.getSize(vector).length() / 2 + robot, 2 * robot);
+    plan();
   }
 
   function ribbon() {
@@ -193,7 +211,8 @@ export function createStage(canvas, scene, tint, onCamera) {
     planned = false;
     const box = canvas.getBoundingClientRect();
     const [width, height] = [Math.max(Math.round(box.width), 1), Math.max(Math.round(box.height), 1)];
-    renderer.setPixelRatio(window.devicePixelRatio || 1);
+    const ratio = window.devicePixelRatio || 1;
+    if (renderer.getPixelRatio() !== ratio) renderer.setPixelRatio(ratio);
     const size = renderer.getSize(new THREE.Vector2());
     if (size.x !== width || size.y !== height) renderer.setSize(width, height, false);
     camera.aspect = width / height;
@@ -204,7 +223,7 @@ export function createStage(canvas, scene, tint, onCamera) {
         poses.place(frame, i, body.position);
         poses.turn(frame, i, body.quaternion);
       });
-      trail.geometry.setDrawRange(0, Math.max(frame, 0) * 6);
+      trail.geometry.setDrawRange(0, Math.floor(frame) * 6);
       if (mode === "follow") target.copy(bodies[0].position);
       else {
         target.copy(stayed.target);
@@ -228,7 +247,7 @@ export function createStage(canvas, scene, tint, onCamera) {
     camera.lookAt(target);
     camera.updateProjectionMatrix();
     renderer.render(world, camera);
-    canvas.dataset.frame = frame;
+    canvas.dataset.frame = Math.floor(frame);
   }
   function plan() {
     if (!planned) {
@@ -281,6 +300,9 @@ export function createStage(canvas, scene, tint, onCamera) {
       plan();
     },
     setMode(next) { mode = next; plan(); },
+    /** The box that the robot's way fits into; empty without one. */
+    extent: () => way.clone(),
+    setStay: stay,
     /** The other stage's camera: both look from the same side. */
     setCamera(next) { turn = next; plan(); },
     repaint: paint,
