@@ -233,7 +233,7 @@ def test_what_is_on_the_stages_is_of_what_is_chosen(opened, known):
     # Another seed while the answer is still to come: the answer is dropped.
     other = next(number for number in about["seeds"] if number != seed)
     held = []
-    page.route("**/api/watch*", held.append)
+    page.route("**/api/watch*", lambda route: held.append(route))
     click_map(page, places(known, seed, last, filled=True)[1][1])
     page.wait_for_selector("body[data-watching=waiting]")
     page.locator("#seed").select_option(str(other))
