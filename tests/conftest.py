@@ -43,6 +43,8 @@ LONGEST = (
     "test_study.py",
     "test_ray.py",
     "test_page.py",
+    "test_view.py",
+    "test_server.py",
     "test_faults.py",
     "test_resume.py",
     "test_training.py",

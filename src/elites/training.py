@@ -120,8 +120,9 @@ class Batched:
 
     def shapes(self, keys: Array) -> Any:
         """The shapes of a state. What is traced for them, `init` and `compile` need not again."""
-        parts = tuple(part.eval_shape for part in self._starting)
-        return _shapes(run_parts(parts, self._evaluate.eval_shape, keys))
+        shape_of = functools.partial(functools.partial, jax.eval_shape)
+        parts = tuple(map(shape_of, self._starting))
+        return _shapes(run_parts(parts, shape_of(self._evaluate), keys))
 
     def step(self, state: Any, keys: Array) -> tuple[Any, Metrics]:
         """The next state and metrics, of keys [seeds]. The state handed in is used up."""

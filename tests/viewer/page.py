@@ -24,7 +24,7 @@ needs_browser = pytest.mark.skipif(
 
 def repeating() -> dict[str, str]:
     """Compiled as users compile: only then does a recording repeat the training's bits."""
-    return environment(XLA_FLAGS="")
+    return environment(JAX_DISABLE_MOST_OPTIMIZATIONS="0")
 
 
 class Server:

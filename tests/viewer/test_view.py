@@ -29,7 +29,8 @@ def run(tmp_path_factory):
     path = tmp_path_factory.mktemp("view") / "run"
     succeed(
         "train", f"{SCENES}:two_links", "dcg_me", *SMOKE, "--seeds", 2, "--first-seed", 3,
-        "--evaluations", 320, "--checkpoint-every", 3, "--output", path, environ=repeating(),
+        "--evaluations", 320, "--checkpoint-every", 3, "--output", path,
+        apart=True, environ=repeating(),
     )  # fmt: skip
     return path
 
@@ -339,7 +340,7 @@ def test_nothing_scrolls_sideways(server, known):
 
 def test_an_exported_page_plays_from_the_disk(run, known, tmp_path):
     path = tmp_path / "page.html"
-    done = succeed("view", run, "--export", path, "--rollouts", 4, environ=repeating())
+    done = succeed("view", run, "--export", path, "--rollouts", 4, apart=True, environ=repeating())
     assert "4 recordings" in done.stdout
     with browsing() as (page, asked, complaints):
         page.goto(path.as_uri())
