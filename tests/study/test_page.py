@@ -1,16 +1,11 @@
 """The report in a real browser: what is shown, what can be chosen, nothing asked of other hosts."""
 
-import os
-import shutil
-
 import pytest
 from program import succeed
 
-playwright = pytest.importorskip("playwright.sync_api", reason="LEFT OUT: needs playwright")
-CHROMIUM = os.environ.get("ELITES_CHROMIUM") or shutil.which("chromium") or ""
-pytestmark = pytest.mark.skipif(
-    not CHROMIUM, reason="LEFT OUT: no Chromium found; install one, or set ELITES_CHROMIUM"
-)
+from browser import browsing, needs_browser
+
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +20,9 @@ def report(tmp_path_factory):
 @pytest.fixture
 def opened(report):
     """The page, and what it asked for and complained of."""
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        asked, complaints = [], []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+    with browsing() as (page, asked, complaints):
         page.goto(report.as_uri())
         yield page, asked, complaints
-        browser.close()
 
 
 def test_figures_and_tables_are_there_and_nothing_complains(opened, report):

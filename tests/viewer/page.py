@@ -1,25 +1,18 @@
-"""A page on its server, and a browser to open it with."""
+"""A page on its server, and how to use it."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
 import json
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from program import environment, started
 
 SCENES = Path(__file__).parent / "scenes.py"
-CHROMIUM = os.environ.get("ELITES_CHROMIUM") or shutil.which("chromium") or ""
-needs_browser = pytest.mark.skipif(
-    not CHROMIUM, reason="LEFT OUT: no Chromium found; install one, or set ELITES_CHROMIUM"
-)
 
 
 def repeating() -> dict[str, str]:
@@ -67,36 +60,6 @@ def serving(run: Path, *options: object, environ=None) -> Iterator[Server]:
         process.wait(60)
         process.stdout.close()
         process.stderr.close()
-
-
-@contextlib.contextmanager
-def browsing(**options):
-    """A page, what it asked for, and what it complained of."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="LEFT OUT: needs playwright")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        size = {"width": 1280, "height": 800}
-        page = browser.new_page(**{"viewport": size, **options})
-        page.set_default_timeout(120_000)  # of a machine that is busy, not of the page
-        asked, complaints = [], []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
-        yield page, asked, complaints
-        browser.close()
-
-
-def errors(complaints: list[str]) -> list[str]:
-    """Without what the driver of the graphics says when a picture of it is taken."""
-    return [text for text in complaints if "GL Driver Message" not in text]
-
-
-def drawn(page) -> None:
-    """Wait until what was asked for is on the screen: two frames."""
-    page.evaluate(
-        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    )
 
 
 def ready(page) -> None:

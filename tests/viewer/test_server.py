@@ -7,9 +7,10 @@ import shutil
 import socket
 
 import pytest
-from page import SCENES, browsing, errors, needs_browser, ready, serving
+from page import SCENES, ready, serving
 from program import SMOKE, complaint, elites, succeed
 
+from browser import browsing, errors, needs_browser
 from elites.runs.checkpoint import complete
 
 

@@ -6,20 +6,10 @@ import json
 
 import numpy as np
 import pytest
-from page import (
-    SCENES,
-    browsing,
-    click_map,
-    drawn,
-    errors,
-    needs_browser,
-    numbers,
-    ready,
-    repeating,
-    serving,
-    watched,
-)
+from page import SCENES, click_map, numbers, ready, repeating, serving, watched
 from program import SMOKE, started, succeed
+
+from browser import browsing, drawn, errors, needs_browser
 
 pytestmark = needs_browser
 

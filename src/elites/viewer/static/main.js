@@ -162,12 +162,19 @@ function choose(cell) {
   $("chosen").textContent = describeCell(cell).replaceAll("\n", ", ");
 }
 
+/** Whether the policies of the chosen iteration are there to be played; if not, that is said. */
+function canPlay() {
+  if (run.kept.includes(iteration())) return true;
+  say(exported
+    ? `This is an exported page: its recordings are of iteration ${run.kept.join()}.`
+    : $("plays").textContent);
+  return false;
+}
+
 function pick(cell, place) {
-  if (!run.kept.includes(iteration())) {
+  if (!canPlay()) {
     if (cell >= 0) choose(cell);
-    return say(exported
-      ? `This is an exported page: its recordings are of iteration ${run.kept.join()}.`
-      : $("plays").textContent);
+    return;
   }
   const wantsAsking = new FormData($("ask")).get("mode") === "ask";
   if (cell >= 0 && !wantsAsking && archive.fitness[cell] !== null) return watch(cell);
@@ -460,17 +467,16 @@ async function bestSeed() {
 
 /** What a run that is still training has added since. */
 async function follow() {
-  setTimeout(follow, POLL);
-  if (document.hidden) return;
   try {
+    if (document.hidden) return;
     const news = await get("/api/run");
     const before = iteration();
-    const evaluated = news.evaluated !== run.evaluated;
+    const changed = news.evaluated !== run.evaluated || news.kept.join() !== run.kept.join();
     run = { ...run, kept: news.kept, evaluated: news.evaluated, total: news.total };
     if (news.iterations.length !== run.iterations.length || news.iterations.at(-1) !== run.iterations.at(-1)) {
       setTime(news.iterations);
     }
-    if (evaluated || iteration() !== before) await showArchive();
+    if (changed || iteration() !== before) await showArchive();
     $("time-value").textContent = `${iteration()} of ${run.total}`;
     if (await getMetrics()) showCurves();
     if (lost) say(null);
@@ -478,6 +484,8 @@ async function follow() {
   } catch (error) {
     lost = true;
     say(error);
+  } finally {
+    setTimeout(follow, POLL);
   }
 }
 let lost = false; // whether the last message came from here
@@ -505,7 +513,7 @@ $("zoom-out").addEventListener("click", () => map.zoomBy(1 / 1.5));
 $("zoom-reset").addEventListener("click", () => map.whole());
 $("ask").addEventListener("submit", (event) => {
   event.preventDefault();
-  ask();
+  if (canPlay()) ask();
 });
 $("play").addEventListener("click", () => (clip.playing ? stop() : start()));
 $("moment").addEventListener("input", () => {
