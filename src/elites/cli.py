@@ -560,8 +560,10 @@ def _train_defaults(arguments: Sequence[str]) -> Train:
 
 
 def _parse_options(name: str, command: Any, arguments: Sequence[str], default: Any = None):
+    # A default of None would mean that nothing need be given.
+    given = {} if default is None else {"default": default}
     parse = functools.partial(
-        tyro.cli, command, prog=f"elites {name}", return_unknown_args=True, default=default
+        tyro.cli, command, prog=f"elites {name}", return_unknown_args=True, **given
     )
     complaint = io.StringIO()
     try:

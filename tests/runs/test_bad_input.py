@@ -129,6 +129,13 @@ def test_a_loss_that_is_not_finite_stops_training_and_keeps_the_last_good_checkp
         (("pack", "nowhere"), ["no such directory"]),
         (("unpack", "nowhere.zip"), ["no such file"]),
         (("trian", "ant_omni"), ["unknown command 'trian'", "'train'?"]),
+        (("view", "nowhere"), ["no such directory"]),
+        *(
+            ((command,), [f"Missing from elites {command}", f"'elites {command} --help'"])
+            for command in ("resume", "evaluate", "export", "view", "info", "pack", "unpack")
+        ),
+        (("study",), ["Missing from elites study"]),
+        (("report",), ["Missing from elites report"]),
     ],
 )
 def test_bad_input_is_one_line_before_jax_loads(arguments, words, tmp_path):
