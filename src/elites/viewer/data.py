@@ -92,8 +92,8 @@ def _evaluated(run: RunDirectory) -> int | None:
 def cells(run: RunDirectory) -> dict[str, Any]:
     """Where the cells are: their middles, and in two dimensions their corners.
 
-    And the least and the greatest fitness that any archive of the run holds, for one scale of
-    colours.
+    And the least and the greatest fitness of the newest archives, for one scale of colours at all
+    iterations: that of the first would leave no colours for the last.
     """
     seen = iterations(run)
     if not seen:
@@ -104,11 +104,12 @@ def cells(run: RunDirectory) -> dict[str, Any]:
     corners = None
     if len(low) == 2:
         corners = _corners(centroids.tobytes(), centroids.shape, centroids.dtype.str, low, high)
-    ends = [end for iteration in thinned(seen) for end in _extent(run, iteration)]
+    fitness = _snapshot(run, seen[-1])["fitness"]
+    known = fitness[np.isfinite(fitness)]
     return {
         "centroids": plain(centroids),
         "corners": corners,
-        "fitness": plain(np.array([min(ends), max(ends)])) if ends else None,
+        "fitness": plain(np.array([known.min(), known.max()])) if len(known) else None,
     }
 
 
@@ -118,12 +119,6 @@ def thinned(iterations: list[int], most: int = 50) -> list[int]:
         return iterations
     places = np.linspace(0, len(iterations) - 1, most).round().astype(int)
     return [iterations[i] for i in places]
-
-
-def _extent(run: RunDirectory, iteration: int) -> list[float]:
-    fitness = _snapshot(run, iteration)["fitness"]
-    known = fitness[np.isfinite(fitness)]
-    return [float(known.min()), float(known.max())] if len(known) else []
 
 
 @functools.lru_cache(maxsize=4)

@@ -12,7 +12,7 @@ const POLL = 3000; // milliseconds between two looks at a run that may still be 
 let run = null; // what the run is
 let archive = null; // of the chosen seed and iteration
 let metrics = null; // { iteration, evaluations, values }
-let range = [0, 1]; // of fitness, in all that is known of the run: colours mean the same at all times
+let range = null; // of fitness in the newest archives: colours mean the same at all iterations
 let wanted = "fitness"; // the colour that was chosen, also while it is not known
 let asked = 0; // counts questions: a late answer to an earlier one is dropped
 const archives = new Map(); // seen before, by seed and iteration
@@ -77,8 +77,7 @@ async function showArchive() {
   $("status").textContent = fitness.length
     ? `iteration ${when}: ${fitness.length} of ${archive.fitness.length} cells (${percent(fitness.length / archive.fitness.length)}), QD-score ${text(total)}`
     : `iteration ${when}: the archive is empty. No evaluation was valid yet, so there is nothing to watch.`;
-  const [low, high] = extent(fitness);
-  if (fitness.length) range = [Math.min(range[0], low), Math.max(range[1], high)];
+  if (!range || (fitness.length && when === run.iterations.at(-1))) range = extent([...fitness, ...(range ?? [])]);
   const plays = run.kept.includes(when);
   $("plays").textContent = plays ? "" : `Only the map: policies are kept of ${run.kept.join(" and ") || "no iteration"}.`;
   map.setArchive(archive);
@@ -117,7 +116,8 @@ function showColours() {
     });
     return;
   }
-  const [low, high] = name === "fitness" ? range : extent(values.filter((_, cell) => archive.fitness[cell] !== null));
+  const own = extent(values.filter((_, cell) => archive.fitness[cell] !== null));
+  const [low, high] = name === "fitness" ? range : own;
   map.setShade({ kind: "number", values, low, high });
   const bar = document.createElement("canvas");
   Object.assign(bar, { width: 160, height: 1 });
@@ -128,7 +128,8 @@ function showColours() {
   }
   bar.setAttribute("role", "img");
   bar.setAttribute("aria-label", "colour scale, dark is low and light is high");
-  legend.append(text(low), bar, `${text(high)}  ${titleOfColour(name)}`);
+  const [less, more] = [own[0] < low ? "≤ " : "", own[1] > high ? "≥ " : ""];
+  legend.append(`${less}${text(low)}`, bar, `${more}${text(high)}  ${titleOfColour(name)}`);
   if (name !== wanted) {
     const of = run.evaluated === null ? "once 'elites evaluate' was run" : `at iteration ${run.evaluated}`;
     legend.append(`(${titleOfColour(wanted)}: known ${of})`);
@@ -149,11 +150,10 @@ function filter(event) {
     $(`${slider.id}-value`).textContent = text(value(slider));
     slider.setAttribute("aria-valuetext", `fitness ${text(value(slider))}`);
   }
-  const slack = 1e-9 * Math.max(Math.abs(range[0]), Math.abs(range[1]));
-  map.setFilter((cell) => {
-    const own = archive.fitness[cell];
-    return own >= value(from) - slack && own <= value(to) + slack;
-  });
+  // At its end a slider leaves nothing out, also what lies beyond the scale.
+  const least = from.value === from.min ? -Infinity : value(from);
+  const most = to.value === to.max ? Infinity : value(to);
+  map.setFilter((cell) => archive.fitness[cell] >= least && archive.fitness[cell] <= most);
 }
 
 /** The keyboard moves the choice; Enter plays it. */
@@ -446,7 +446,7 @@ async function begin() {
   $("time").max = run.iterations.length - 1;
   $("time").value = run.iterations.length - 1;
   const cells = await get("/api/cells");
-  if (cells.fitness) range = cells.fitness;
+  range = cells.fitness;
   map.setCells(run, cells);
   buildStages();
   $("seed").value = await bestSeed();
