@@ -66,12 +66,18 @@ def ready(page) -> None:
     page.wait_for_selector("body[data-ready=yes]")
 
 
-def click_map(page, share: tuple[float, float]) -> None:
-    """Click a place of the map, in shares of its bounds: the margins are those of map.js."""
+def on_map(page, share: tuple[float, float]) -> tuple[float, float]:
+    """Where on the screen a place of the map is, given in shares of its bounds."""
     box = page.locator("#map").bounding_box()
-    x = box["x"] + 44 + share[0] * (box["width"] - 52)
-    y = box["y"] + 8 + (1 - share[1]) * (box["height"] - 44)
-    page.mouse.click(x, y)
+    # The margins are those of map.js.
+    return (
+        box["x"] + 44 + share[0] * (box["width"] - 52),
+        box["y"] + 8 + (1 - share[1]) * (box["height"] - 44),
+    )
+
+
+def click_map(page, share: tuple[float, float]) -> None:
+    page.mouse.click(*on_map(page, share))
 
 
 def watched(page) -> None:

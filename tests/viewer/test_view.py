@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from page import SCENES, click_map, numbers, ready, repeating, serving, watched
+from page import SCENES, click_map, numbers, on_map, ready, repeating, serving, watched
 from program import SMOKE, started, succeed
 
 from browser import browsing, drawn, errors, needs_browser
@@ -171,9 +171,8 @@ def test_an_empty_place_is_asked_for(opened, known):
     # Where an elite lives, the distilled policy can be asked as well.
     page.get_by_label("ask for the place").check()
     click_map(page, places(known, seed, last, filled=True)[0][1])
-    page.wait_for_function(
-        "() => !document.getElementById('actor-numbers').textContent.includes('0.5, 0.25')"
-    )
+    watched(page)
+    assert numbers(page, "actor")["asked for"] != "0.5, 0.25"
     assert page.locator("#actor-title").inner_text() == "Distilled policy, asked for this"
     assert errors(complaints) == []
 
@@ -271,11 +270,7 @@ def test_hovering_tells_the_values_of_a_cell(opened, known):
     page, _, _ = opened
     seed, last = chosen_seed(page), known[0]["iterations"][-1]
     cell, share = places(known, seed, last, filled=True)[-1]
-    box = page.locator("#map").bounding_box()
-    page.mouse.move(
-        box["x"] + 44 + share[0] * (box["width"] - 52),
-        box["y"] + 8 + (1 - share[1]) * (box["height"] - 44),
-    )
+    page.mouse.move(*on_map(page, share))
     tip = page.locator("#tip").inner_text()
     fitness = known[2][seed, last]["fitness"][cell]
     assert tip.startswith(f"cell {cell}\n")

@@ -114,13 +114,13 @@ def _write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
     write_text(path, buffer.getvalue())
 
 
-def is_of(run: RunDirectory, iteration: int) -> bool:
-    """Whether the evaluation on disk is of that iteration."""
+def iteration_of(run: RunDirectory) -> int | None:
+    """The iteration that the evaluation on disk is of; None without one."""
     path = run.evaluation / "metrics.csv"
     if not path.exists():
-        return False
+        return None
     rows = read_table(path).get("iteration", np.zeros(0))
-    return len(rows) > 0 and bool((rows == iteration).all())
+    return int(rows[0]) if len(rows) and bool((rows == rows[0]).all()) else None
 
 
 def table(directory: Path) -> list[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import evaluation, logs
+from elites.runs import evaluation, logs, snapshots
 from elites.runs.directory import ENVIRONMENT, METRICS, RESOLVED, RunDirectory
 from elites.runs.words import duration
 
@@ -23,10 +23,11 @@ def describe(run: RunDirectory) -> str:
         )
     lines += _rows(**_progress(run))
     kept = ", ".join(str(int(p.name)) for p in checkpoints.complete(run.checkpoints)) or "none yet"
-    snapshots = len(list(run.snapshots.glob("[0-9]*.npz"))) if run.snapshots.is_dir() else 0
     size = sum(p.stat().st_size for p in run.path.rglob("*") if p.is_file() and not p.is_symlink())
     lines += _rows(
-        checkpoints=kept, snapshots=f"{snapshots} of the archive", size=f"{size / 1e6:,.1f} MB"
+        checkpoints=kept,
+        snapshots=f"{len(snapshots.paths(run))} of the archive",
+        size=f"{size / 1e6:,.1f} MB",
     )
     lines += _rows(**_machine(run))
     changed = _changed(config)

@@ -27,12 +27,15 @@ def write(run: RunDirectory, iteration: int, weights: checkpoints.Arrays) -> Non
         checkpoints.write_arrays(temporary, arrays)
 
 
+def paths(run: RunDirectory) -> list[Path]:
+    """All there are, the newest last; their names are the iterations."""
+    return sorted(run.snapshots.glob("[0-9]*.npz")) if run.snapshots.is_dir() else []
+
+
 def newest(run: RunDirectory) -> dict[str, np.ndarray] | None:
     """The archive, without its policies, as of the last checkpoint."""
-    paths = sorted(run.snapshots.glob("[0-9]*.npz")) if run.snapshots.is_dir() else []
-    if not paths:
-        return None
-    return read(paths[-1])
+    found = paths(run)
+    return read(found[-1]) if found else None
 
 
 def read(path: Path) -> dict[str, np.ndarray]:

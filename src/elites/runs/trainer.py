@@ -94,7 +94,7 @@ def _write_what_it_is(run: RunDirectory, config: Config, job: Job) -> None:
 
 
 def _is_finished(run: RunDirectory, iteration: int) -> bool:
-    return evaluation.is_of(run, iteration) and (run / directories.SUMMARY).exists()
+    return evaluation.iteration_of(run) == iteration and (run / directories.SUMMARY).exists()
 
 
 def _refuse_changed_task(run: RunDirectory, job: Job) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs import logs, snapshots
+from elites.runs import evaluation, logs, snapshots
 from elites.runs.checkpoint import WEIGHTS
 from elites.runs.directory import CONFIG, ENVIRONMENT, METRICS, RESOLVED, RunDirectory, RunError
 from elites.runs.voronoi import polygons
@@ -31,9 +31,7 @@ def inside(run: RunDirectory, path: Path) -> bool:
 
 def iterations(run: RunDirectory) -> list[int]:
     """Those whose archive can be looked at."""
-    if not run.snapshots.is_dir():
-        return []
-    return sorted(int(p.stem) for p in run.snapshots.glob("[0-9]*.npz") if inside(run, p))
+    return [int(path.stem) for path in snapshots.paths(run) if inside(run, path)]
 
 
 def kept(run: RunDirectory) -> list[int]:
@@ -82,11 +80,8 @@ def _trained_on(run: RunDirectory) -> str | None:
 
 def _evaluated(run: RunDirectory) -> int | None:
     """The iteration whose archive was evaluated again, for the errors."""
-    path = run.evaluation / "metrics.csv"
-    if not inside(run, path) or not inside(run, run.evaluation / "cells.csv"):
-        return None
-    rows = logs.read_table(path).get("iteration", np.zeros(0))
-    return int(rows[0]) if len(rows) else None
+    tables = (run.evaluation / name for name in ("metrics.csv", "cells.csv"))
+    return evaluation.iteration_of(run) if all(inside(run, path) for path in tables) else None
 
 
 def cells(run: RunDirectory) -> dict[str, Any]:

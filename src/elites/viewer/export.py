@@ -1,8 +1,8 @@
 """The page as one file: the answers it would have got from the server are inside.
 
-An exported page knows the archive at every snapshot, all metrics, and the recordings of some cells.
-Its modules become `data:` addresses in an import map, since a page from the disk may not load files
-beside it.
+An exported page knows the archive at its snapshots, fifty or so at most, all metrics, and the
+recordings of some cells. Its modules become `data:` addresses in an import map, since a page from
+the disk may not load files beside it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def export(
     about = answers(run, player)
     record: dict[str, Any] = {}
 
-    def ask(path: str, **query: object) -> Any:
-        values = about[path]({name: str(value) for name, value in query.items()})
-        record[f"{path}?{urlencode(query)}" if query else path] = values
+    def ask(question: str, **query: object) -> Any:
+        values = about[question]({name: str(value) for name, value in query.items()})
+        record[f"{question}?{urlencode(query)}" if query else question] = values
         return values
 
     known = ask("/api/run")

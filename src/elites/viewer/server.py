@@ -41,7 +41,6 @@ KINDS = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
     "": "text/plain; charset=utf-8",
 }
 HEADERS = {
@@ -142,9 +141,9 @@ class Guard:
             return _refusal(403, "asked by another web site")
         if request.method not in ("GET", "HEAD"):
             return _refusal(405, "only GET is answered")
-        return self._without_token(request) if self.token is not None else None
+        return self._asking_for_token(request) if self.token is not None else None
 
-    def _without_token(self, request: Request) -> Response | None:
+    def _asking_for_token(self, request: Request) -> Response | None:
         assert self.token is not None
         given = request.query_params.get("token")
         if given is not None and hmac.compare_digest(given.encode(), self.token.encode()):

@@ -1,16 +1,15 @@
 // Learning curves: each seed a line, the one that is shown on the map a thick one.
 
-import { extent, ofPage, sharp, text, ticks } from "./colours.js";
+import { extent, ofPage, oncePerFrame, sharp, text, ticks } from "./drawing.js";
 
 const MARGIN = { left: 48, right: 6, top: 26, bottom: 18 };
 
 export function createCurve(canvas) {
   let data = null; // { title, x [n], values [n][seeds], seed }
   let pointer = null;
-  let planned = false;
+  const plan = oncePerFrame(draw);
 
   function draw() {
-    planned = false;
     const { context, width, height } = sharp(canvas);
     if (!data) return;
     const [ink, soft, line, chosen] = ["ink", "soft", "line", "elite"].map(ofPage);
@@ -88,12 +87,6 @@ export function createCurve(canvas) {
     if (pointer === null) canvas.setAttribute("aria-label", label);
   }
 
-  function plan() {
-    if (!planned) {
-      planned = true;
-      requestAnimationFrame(draw);
-    }
-  }
   canvas.addEventListener("pointermove", (event) => {
     pointer = event.clientX - canvas.getBoundingClientRect().left;
     plan();

@@ -4,7 +4,7 @@ import { exported, get, playable } from "./source.js";
 import { createMap } from "./map.js";
 import { createStage } from "./stage.js";
 import { createCurve } from "./curves.js";
-import { extent, forgetColours, ofName, text, viridis } from "./colours.js";
+import { extent, forgetColours, ofName, text, viridis } from "./drawing.js";
 
 const $ = (id) => document.getElementById(id);
 const POLL = 3000; // milliseconds between two looks at a run that may still be training

@@ -1,6 +1,6 @@
 // The archive as a map: Voronoi cells in two dimensions, bars in one, points in a plane of two of many.
 
-import { extent, ofName, ofPage, sharp, ticks, viridis } from "./colours.js";
+import { extent, ofName, ofPage, oncePerFrame, sharp, ticks, viridis } from "./drawing.js";
 
 const MARGIN = { left: 44, right: 8, top: 8, bottom: 36 };
 
@@ -20,7 +20,7 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
   let marked = null; // cells with a recording, in an exported page
   let journeys = []; // { colour, asked, reached, path }
   let view = { zoom: 1, x: 0, y: 0 }; // the part of the unit square that is seen
-  let planned = false;
+  const plan = oncePerFrame(draw);
 
   const size = () => info.low.length;
   const unit = (value, axis) => (value - info.low[axis]) / (info.high[axis] - info.low[axis]);
@@ -71,7 +71,6 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
   }
 
   function draw() {
-    planned = false;
     if (!info || !cells || !archive || !shade) return;
     const begun = performance.now();
     const { context } = sharp(canvas);
@@ -231,13 +230,6 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     context.restore();
   }
 
-  /** Draw once in the next frame, however often it is asked for. */
-  function plan() {
-    if (!planned) {
-      planned = true;
-      requestAnimationFrame(draw);
-    }
-  }
 
   // ------------------------------------------------------------------- pointer and keyboard
 
@@ -297,6 +289,7 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     tip.style.left = `${beside(x, tip.offsetWidth, box.width)}px`;
     tip.style.top = `${beside(y, tip.offsetHeight, box.height)}px`;
   }
+
   function keepInside() {
     const most = 1 - 1 / view.zoom;
     view.x = Math.min(Math.max(view.x, 0), most);

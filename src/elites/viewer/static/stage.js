@@ -1,7 +1,7 @@
 // A robot in motion, drawn from the colliders of its body model: recorded poses, a camera, a trail.
 
 import * as THREE from "./three/three.module.min.js";
-import { ofPage } from "./colours.js";
+import { ofPage, oncePerFrame } from "./drawing.js";
 
 /**
  * Poses of a recording: `place(frame, body, vector)` and `turn(frame, body, quaternion)`. A frame may lie
@@ -85,7 +85,7 @@ export function createStage(canvas, scene, tint, onCamera) {
   let turn = { around: -2.1, above: 0.5, away: 1 }; // the camera, in units of what it looks at
   let way = new THREE.Box3(); // where the robot gets to
   const stayed = { target: new THREE.Vector3(), reach: 1 };
-  let planned = false;
+  const plan = oncePerFrame(draw);
   const [vector, target] = [new THREE.Vector3(), new THREE.Vector3()];
 
   function paint() {
@@ -208,7 +208,6 @@ export function createStage(canvas, scene, tint, onCamera) {
   }
 
   function draw() {
-    planned = false;
     const box = canvas.getBoundingClientRect();
     const [width, height] = [Math.max(Math.round(box.width), 1), Math.max(Math.round(box.height), 1)];
     const ratio = window.devicePixelRatio || 1;
@@ -248,12 +247,6 @@ export function createStage(canvas, scene, tint, onCamera) {
     camera.updateProjectionMatrix();
     renderer.render(world, camera);
     canvas.dataset.frame = Math.floor(frame);
-  }
-  function plan() {
-    if (!planned) {
-      planned = true;
-      requestAnimationFrame(draw);
-    }
   }
 
   // ------------------------------------------------------------------------------- camera

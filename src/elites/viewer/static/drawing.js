@@ -1,4 +1,4 @@
-// Colours: a scale for numbers, a palette for names, and the page's own, which follow its theme.
+// What all drawings share: colours, sharp canvases, numbers for people, when to draw.
 
 // Viridis at every sixteenth: dark is low, light is high, also in grey and for colour-blind people.
 const VIRIDIS = [
@@ -18,8 +18,9 @@ export function viridis(share) {
 const NAMES = ["#9a9a9a", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c510a"];
 export const ofName = (i) => NAMES[i % NAMES.length];
 
-/** A colour of the style sheet, as it is in the present theme. */
 const known = new Map();
+
+/** A colour of the style sheet, as it is in the present theme. */
 export function ofPage(name) {
   if (!known.has(name)) known.set(name, look(name));
   return known.get(name);
@@ -33,6 +34,19 @@ function look(name) {
   const colour = getComputedStyle(probe).color;
   probe.remove();
   return colour;
+}
+
+/** A function that has `draw` called once in the next frame, however often it is called before. */
+export function oncePerFrame(draw) {
+  let planned = false;
+  return () => {
+    if (planned) return;
+    planned = true;
+    requestAnimationFrame(() => {
+      planned = false;
+      draw();
+    });
+  };
 }
 
 /** A canvas as sharp as the screen: its context, width and height in CSS pixels. */
