@@ -7,12 +7,16 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from program import environment, rows
 
 pytest.importorskip("ray", reason="LEFT OUT: needs ray")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
+from ray.exceptions import NodeDiedError, RayTaskError  # noqa: E402
+
+from elites.runs import checkpoint  # noqa: E402
 from elites.study import on_ray, scheduler  # noqa: E402
 from elites.study.engines import LocalEngine  # noqa: E402
 from elites.study.plan import Plan  # noqa: E402
@@ -98,6 +102,7 @@ def test_a_lost_machines_run_goes_on_elsewhere(cluster, alone, tmp_path, in_plac
     assert not killer.is_alive()
     assert (result.done, result.failed) == (2, []), out.getvalue()
     assert "was lost with its machine: goes on elsewhere" in out.getvalue()
+    assert [item.error for item in study.items()] == ["", ""]
     assert all(item.attempts == 0 for item in study.items())
     for item in study.items():
         for table in TABLES:
@@ -125,6 +130,54 @@ def test_files_of_a_run_arrive_whole_or_not_at_all(alone, tmp_path):
     assert (tmp_path / "whole" / "checkpoints" / "last").resolve().name == "000000299"
     with pytest.raises(ValueError, match="is no file of a run"):
         on_ray.put(tmp_path / "evil", {"../escape.py": b"x"})
+
+
+def test_files_are_found_while_the_run_saves(tmp_path):
+    """Checkpoints are renamed and dropped under the reader."""
+    run = tmp_path / "run"
+    parts = {
+        name: {"x": np.zeros(3, np.float32)} for name in (checkpoint.WEIGHTS, checkpoint.STATE)
+    }
+    checkpoint.save(run / "checkpoints", 0, parts, {})
+
+    def save() -> None:
+        for iteration in range(1, 150):
+            checkpoint.save(run / "checkpoints", iteration, parts, {})
+
+    saving = threading.Thread(target=save)
+    saving.start()
+    while saving.is_alive():
+        on_ray.new_files(run, set())
+    saving.join()
+    found = {name.split("/")[1] for name in on_ray.new_files(run, set())}
+    assert found == {"000000148", "000000149"}
+
+
+def test_a_machine_that_was_given_up_writes_no_more(alone, tmp_path):
+    study = open_study(tmp_path, PLAN)
+    name = study.items()[0].name
+    collector = on_ray._Collector(str(study.path))
+    collector.store(name, 1, {"config.json": b"{}"})
+    assert collector.fetch(name, 3) == {"config.json": b"{}"}
+    with pytest.raises(ValueError, match="goes on elsewhere"):
+        collector.store(name, 1, {"config.json": b"old"})
+    collector.store(name, 3, {"metrics.csv": b"new"})
+    assert collector.fetch(name, 3) == {"config.json": b"{}", "metrics.csv": b"new"}
+    with pytest.raises(ValueError, match="is no run of this study"):
+        collector.fetch("../elsewhere", 4)
+
+
+def test_what_counts_as_lost():
+    """A failure of the cluster is no failure of the run, wherever it is noticed."""
+
+    def raised(cause: Exception) -> RayTaskError:
+        return RayTaskError("compute", "its traceback", cause)
+
+    full = OSError("disk full")
+    assert on_ray.own_failure(NodeDiedError("gone")) is None
+    assert on_ray.own_failure(raised(NodeDiedError("gone"))) is None
+    assert on_ray.own_failure(raised(full)) is full
+    assert on_ray.own_failure(raised(raised(full))) is full  # where files are collected
 
 
 def test_no_cluster_at_an_address_is_one_line():

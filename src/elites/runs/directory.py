@@ -85,6 +85,17 @@ class RunDirectory:
     def exists(self) -> bool:
         return (self.path / CONFIG).is_file()
 
+    def files(self) -> list[str]:
+        """The paths inside it of all files, sorted; it may be written meanwhile.
+
+        Not by `Path.rglob`, which fails when a directory that it has seen is gone.
+        """
+        return sorted(
+            Path(folder, name).relative_to(self.path).as_posix()
+            for folder, _, names in os.walk(self.path)
+            for name in names
+        )
+
     def config(self) -> Config:
         return Config.from_json(read_json(self.path / CONFIG), str(self.path / CONFIG))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
@@ -23,7 +25,10 @@ def describe(run: RunDirectory) -> str:
         )
     lines += _rows(**_progress(run))
     kept = ", ".join(str(int(p.name)) for p in checkpoints.complete(run.checkpoints)) or "none yet"
-    size = sum(p.stat().st_size for p in run.path.rglob("*") if p.is_file() and not p.is_symlink())
+    size = 0
+    for name in run.files():
+        with contextlib.suppress(FileNotFoundError):  # a checkpoint, renamed or removed meanwhile
+            size += (run / name).lstat().st_size
     lines += _rows(
         checkpoints=kept,
         snapshots=f"{len(snapshots.paths(run))} of the archive",

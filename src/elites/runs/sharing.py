@@ -41,11 +41,10 @@ def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
         directories.replacing(output) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file,
     ):
-        for path in sorted(run.path.rglob("*")):
-            inside = path.relative_to(run.path).as_posix()
-            left_out = path.name == checkpoints.STATE and not training_state
-            if belongs_to_a_run(inside) and path.is_file() and not left_out:
-                file.write(path, inside)
+        for name in run.files():
+            left_out = name.endswith(f"/{checkpoints.STATE}") and not training_state
+            if belongs_to_a_run(name) and (run / name).is_file() and not left_out:
+                file.write(run / name, name)
     return output.stat().st_size
 
 

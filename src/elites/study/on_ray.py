@@ -31,6 +31,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
+from elites.runs.directory import RunDirectory
 from elites.runs.sharing import belongs_to_a_run
 from elites.study import worker
 from elites.study.engines import worker_command
@@ -58,6 +59,7 @@ class RayEngine:
         self._cpus, self._gpus, self._in_place = cpus, gpus, in_place
         _refuse_impossible(cpus, gpus)
         self._collector: Any = None
+        self._starts = 0
 
     @property
     def places(self) -> int:
@@ -77,12 +79,14 @@ class RayEngine:
             here = NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
             )
-            actor = ray.remote(num_cpus=0)(_Collector).options(scheduling_strategy=here)
+            actor = ray.remote(num_cpus=0, max_restarts=-1)(_Collector)
+            actor = actor.options(scheduling_strategy=here)
             self._collector = actor.remote(str(study.path.resolve()))
         place = _Place(str(study.path.resolve()), token.read_text(), self._in_place)
         task = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=0)(_compute)
         plan = directories.read_json(study.path / PLAN)
-        reference = task.remote(place, plan, vars(item), self._collector)
+        self._starts += 1
+        reference = task.remote(place, plan, vars(item), self._starts, self._collector)
         return RayHandle(reference, study.logs / f"{item.name}.log")
 
 
@@ -118,16 +122,30 @@ class RayHandle:
             return None
         try:
             code, said = ray.get(self._reference)
-        except RayTaskError as error:
-            code, said = worker.FAILED, f"elites: {error}\n"
-        except RayError as error:  # the machine, or the process on it, is gone
-            code, said = worker.LOST, f"elites: lost: {type(error).__name__}\n"
+        except RayError as error:
+            own = own_failure(error)
+            if own is None:
+                code, said = worker.LOST, f"elites: lost: {type(error).__name__}\n"
+            else:
+                code, said = worker.FAILED, f"{error}\nelites: {type(own).__name__}: {own}\n"
         with open(self._log, "a", encoding="utf-8") as log:
             log.write(said)
         return code
 
     def stop(self) -> None:
         ray.cancel(self._reference, force=False)
+
+
+def own_failure(error: RayError) -> BaseException | None:
+    """What the task itself raised; None if the cluster failed it.
+
+    That is so when its machine or process is gone, and when a call of its own back to here could
+    not be answered.
+    """
+    if not isinstance(error, RayTaskError):
+        return None
+    cause = error.cause
+    return own_failure(cause) if isinstance(cause, RayError) else cause
 
 
 class _Place(NamedTuple):
@@ -148,8 +166,11 @@ class _Place(NamedTuple):
 # ------------------------------------------------------------------------- on the other machine
 
 
-def _compute(place: _Place, plan: Any, item: dict[str, Any], collector: Any):
-    """A Ray task: the exit code of the worker, and the end of what it printed."""
+def _compute(place: _Place, plan: Any, item: dict[str, Any], start: int, collector: Any):
+    """A Ray task: the exit code of the worker, and the end of what it printed.
+
+    `start` counts the starts of all runs: that of a run which was lost before is higher.
+    """
     wanted = Item(**item)
     if place.is_here():
         return _watch(Path(place.path), wanted, lambda: None)
@@ -158,7 +179,7 @@ def _compute(place: _Place, plan: Any, item: dict[str, Any], collector: Any):
         directories.write_json(folder / PLAN, plan)
         directories.write_json(folder / INDEX, {"format": FORMAT, "runs": [item]})
         run = Study(folder).run(wanted).path
-        files: Any = ray.get(collector.fetch.remote(wanted.name))
+        files: Any = ray.get(collector.fetch.remote(wanted.name, start))
         if files:
             put(run, files)
         sent = set(files)
@@ -166,7 +187,7 @@ def _compute(place: _Place, plan: Any, item: dict[str, Any], collector: Any):
         def send() -> None:
             new = new_files(run, sent)
             if new:
-                ray.get(collector.store.remote(wanted.name, new))
+                ray.get(collector.store.remote(wanted.name, start, new))
 
         return _watch(folder, wanted, send)
     finally:
@@ -208,12 +229,9 @@ def _watch(study: Path, item: Item, send) -> tuple[int, str]:
 def new_files(run: Path, sent: set[str]) -> Files:
     """What has come since: checkpoints and snapshots once, tables that grow every time."""
     files: Files = {}
-    if not run.is_dir():
-        return files
     complete = {path.name for path in checkpoints.complete(run / "checkpoints")}
-    for path in sorted(run.rglob("*")):
-        name = path.relative_to(run).as_posix()
-        if not belongs_to_a_run(name) or not path.is_file():
+    for name in RunDirectory(run).files():
+        if not belongs_to_a_run(name) or not (run / name).is_file():
             continue
         parts = name.split("/")
         if parts[0] == "checkpoints" and parts[1] not in complete:
@@ -222,7 +240,7 @@ def new_files(run: Path, sent: set[str]) -> Files:
         if final and name in sent:
             continue
         with contextlib.suppress(FileNotFoundError):  # an old checkpoint, removed meanwhile
-            files[name] = path.read_bytes()
+            files[name] = (run / name).read_bytes()
             sent.add(name)
     return files
 
@@ -252,16 +270,27 @@ def _put_file(target: Path, data: bytes) -> None:
 
 
 class _Collector:
-    """An actor beside the study's directory, through which other machines read and write it."""
+    """An actor beside the study's directory, through which other machines read and write it.
+
+    A machine that was given up may still compute and send; once its run has been fetched by
+    another, it is turned away.
+    """
 
     def __init__(self, path: str):
         self.study = Study(Path(path))
+        self._newest: dict[str, int] = {}
 
-    def fetch(self, name: str) -> Files:
-        run = self.study.path / "runs" / name
+    def fetch(self, name: str, start: int) -> Files:
+        run = self._admit(name, start)
         return new_files(run, set()) if (run / directories.CONFIG).exists() else {}
 
-    def store(self, name: str, files: Files) -> None:
+    def store(self, name: str, start: int, files: Files) -> None:
+        put(self._admit(name, start), files)
+
+    def _admit(self, name: str, start: int) -> Path:
         if name not in {item.name for item in self.study.items()}:
             raise ValueError(f"{json.dumps(name)} is no run of this study")
-        put(self.study.path / "runs" / name, files)
+        if start < self._newest.get(name, 0):
+            raise ValueError(f"{name} goes on elsewhere: this machine was given up")
+        self._newest[name] = start
+        return self.study.path / "runs" / name
