@@ -68,6 +68,20 @@ def sum_rows(columns: Sequence[Any], weights: np.ndarray) -> list[Array]:
     ]
 
 
+def computed_once(column: Array) -> Array:
+    """The same numbers [rows, n], for a result with many readers that is worth storing.
+
+    A CPU's XLA would compute it again for each of them; it does not look through a product, and one
+    with the identity is exact.
+    """
+    identity = np.eye(column.shape[0], dtype=np.float32)
+    return jax.lax.platform_dependent(
+        column,
+        cpu=functools.partial(_sum_by_product, weights=identity),
+        default=lambda column: column,
+    )
+
+
 def _sum_by_product(column: Array, weights: np.ndarray) -> Array:
     return jnp.dot(weights, column, precision="highest")
 

@@ -11,6 +11,7 @@ import functools
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from elites.physics import rotations as r
 from elites.physics.bodies import Bodies, incidence, sum_rows, take
@@ -30,9 +31,12 @@ class Impulse(NamedTuple):
 
 def resolve(model: Model, bodies: Bodies) -> Impulse | None:
     """The change of velocity of every body from all its contacts; None if nothing can collide."""
-    parts = [_average(model, table, _ground(model, table, bodies)) for table in model.ground]
-    if model.walls is not None:
-        parts.append(_average(model, model.walls, _walls(model, model.walls, bodies)))
+    parts = []
+    if (ground := model.ground) is not None:
+        parts += _averages(model, ground.body, ground.kind, _ground(model, ground, bodies))
+    if (walls := model.walls) is not None:
+        one_kind = np.zeros_like(walls.body)
+        parts += _averages(model, walls.body, one_kind, _walls(model, walls, bodies))
     if not parts:
         return None
     return functools.reduce(lambda a, b: Impulse(r.add(a.vel, b.vel), r.add(a.ang, b.ang)), parts)
@@ -107,11 +111,17 @@ def _push(
     return change, pushed
 
 
-def _average(model: Model, table, contact: tuple[Impulse, Array]) -> Impulse:
-    """The mean over the points that pushed, for every body."""
+def _averages(
+    model: Model, body: np.ndarray, kind: np.ndarray, contact: tuple[Impulse, Array]
+) -> list[Impulse]:
+    """For each kind of collider, the mean over a body's points that pushed."""
     (vel, ang), pushed = contact
-    sums = sum_rows(
-        [*vel, *ang, pushed.astype(jnp.float32)], incidence(table.body, len(model.bodies))
-    )
-    share = 1.0 / (sums[6] + 1e-8)
-    return Impulse(Vec3(*(a * share for a in sums[0:3])), Vec3(*(a * share for a in sums[3:6])))
+    count = len(model.bodies)
+    kinds = np.unique(kind)
+    # The kinds one below the other, so that all points are computed together.
+    rows = np.concatenate([incidence(np.where(kind == k, body, -1), count) for k in kinds])
+    *sums, pushing = sum_rows([*vel, *ang, pushed.astype(jnp.float32)], rows)
+    share = 1.0 / (pushing + 1e-8)
+    means = [a * share for a in sums]
+    parts = [[a[i * count : (i + 1) * count] for a in means] for i in range(len(kinds))]
+    return [Impulse(Vec3(*part[:3]), Vec3(*part[3:])) for part in parts]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from elites.physics import rotations as r
-from elites.physics.bodies import Bodies
+from elites.physics.bodies import Bodies, computed_once
 from elites.physics.model import Joints
 from elites.physics.rotations import Array, Vec3
 
@@ -61,7 +61,9 @@ def forces(joints: Joints, parent: Bodies, child: Bodies, motor: Array) -> Joint
     below, above = h.angle < joints.low, h.angle > joints.high
     excess = jnp.where(below, joints.low - h.angle, jnp.where(above, joints.high - h.angle, 0.0))
     # A motor is cut off outside the limits of its joint.
-    about_hinge = jnp.where(below | above, 0.0, motor) - joints.limit_strength * excess
+    about_hinge = computed_once(
+        jnp.where(below | above, 0.0, motor) - joints.limit_strength * excess
+    )
     alignment = r.scale(r.cross(h.axis, h.child_axis), joints.stiffness)
     damping = r.scale(r.sub(parent.ang, child.ang), joints.angular_damping)
     torque = r.sub(r.add(alignment, r.scale(h.axis, about_hinge)), damping)

@@ -54,8 +54,8 @@ class Joints:
 class GroundContacts:
     """Points that may touch the plane z = 0: sphere centres with a radius, or corners without."""
 
-    kind: str
     body: np.ndarray  # [K]
+    kind: np.ndarray  # [K] of collider: 0 capsule or sphere, 1 box
     offset: Vec3  # [K, 1] in the body's frame
     radius: np.ndarray
     friction: np.ndarray
@@ -105,7 +105,7 @@ class Model:
     joints: Joints
     actuated: np.ndarray  # [A] index of the joint each action drives
     strength: np.ndarray  # [A, 1]
-    ground: tuple[GroundContacts, ...]  # one entry per kind of collider
+    ground: GroundContacts | None
     walls: WallContacts | None
     rest: np.ndarray  # [13, B] the default pose, at rest
     shapes: tuple[Shape, ...]
@@ -344,7 +344,7 @@ def _joints(data: Mapping[str, Any], index: Mapping[str, int], name: str):
 
 def _contacts(data, index, fixed, colliders, name):
     """Tables of every point or pair that can touch, from `collide_include`."""
-    ground: dict[str, list[tuple]] = {"capsule": [], "box": []}
+    ground: list[tuple] = []
     walls: list[tuple] = []
     for i, pair in enumerate(_entries(data, "collide_include", name, required=False)):
         where = f"{name}: collide_include {i}"
@@ -366,8 +366,8 @@ def _contacts(data, index, fixed, colliders, name):
                 material = (a.friction * b.friction, a.elasticity * b.elasticity)
                 if b.kind == "plane":
                     points, radius = a.points()
-                    kind = "box" if a.kind == "box" else "capsule"
-                    ground[kind] += [(index[robot], p, radius, *material) for p in points]
+                    kind = int(a.kind == "box")
+                    ground += [(index[robot], kind, p, radius, *material) for p in points]
                 elif a.kind != "box" and b.kind != "box":
                     own = (index[robot], a.position, a.axis(), a.size[0])
                     walls.append((*own, b.position, b.axis(), b.size[0], *material))
@@ -376,16 +376,21 @@ def _contacts(data, index, fixed, colliders, name):
                         f"{where}: a {a.kind} of '{robot}' against a {b.kind} of '{scenery}' is "
                         "not supported; boxes collide with planes only"
                     )
-    tables = tuple(
-        GroundContacts(kind, _rows(body), _columns(offset), *map(_column, rest))
-        for kind, entries in ground.items()
-        if entries
-        for body, offset, *rest in [tuple(zip(*entries, strict=True))]
-    )
-    if not walls:
-        return tables, None
-    body, centre, half, radius, wall_centre, wall_half, *rest = zip(*walls, strict=True)
-    return tables, WallContacts(
+    return _ground_table(ground), _wall_table(walls)
+
+
+def _ground_table(points: list[tuple]) -> GroundContacts | None:
+    if not points:
+        return None
+    body, kind, offset, *rest = zip(*points, strict=True)
+    return GroundContacts(_rows(body), _rows(kind), _columns(offset), *map(_column, rest))
+
+
+def _wall_table(pairs: list[tuple]) -> WallContacts | None:
+    if not pairs:
+        return None
+    body, centre, half, radius, wall_centre, wall_half, *rest = zip(*pairs, strict=True)
+    return WallContacts(
         _rows(body), _columns(centre), _columns(half), _column(radius),
         _columns(wall_centre), _columns(wall_half), *map(_column, rest),
     )  # fmt: skip
