@@ -83,13 +83,16 @@ def measure(address: str, clicks: int) -> dict[str, object]:
         watch = []
         box = page.locator("#map").bounding_box()
         assert box is not None
+        margin = json.loads(page.locator("#map").get_attribute("data-margin") or "")
+        wide = box["width"] - margin["left"] - margin["right"]
+        high = box["height"] - margin["top"] - margin["bottom"]
         for cell in filled[:: max(len(filled) // clicks, 1)][:clicks]:
             shares = [
-                (v - low) / (high - low)
-                for v, low, high in zip(where[cell], about["low"], about["high"], strict=True)
+                (v - least) / (most - least)
+                for v, least, most in zip(where[cell], about["low"], about["high"], strict=True)
             ]
-            x = box["x"] + 44 + shares[0] * (box["width"] - 52)
-            y = box["y"] + 8 + (1 - shares[1]) * (box["height"] - 44)
+            x = box["x"] + margin["left"] + shares[0] * wide
+            y = box["y"] + margin["top"] + (1 - shares[1]) * high
             begin = time.perf_counter()
             page.mouse.click(x, y)
             page.wait_for_selector("body[data-watching=waiting]")

@@ -366,7 +366,7 @@ def view(
     run: Annotated[Path, tyro.conf.Positional],
     export: Path | None = None,
     cells: tuple[int, ...] = (),
-    rollouts: int = 24,
+    rollouts: int | None = None,
     seed: int | None = None,
     host: str = "127.0.0.1",
     port: int | None = None,
@@ -378,17 +378,23 @@ def view(
         run: The run directory; it may still be training.
         export: Write the page to this file instead, whole and readable without a server.
         cells: With --export, the cells whose recordings go along.
-        rollouts: With --export and no --cells, how many; chosen far from each other.
+        rollouts: With --export and no --cells, how many recordings; 24 if not given, of cells far
+            from each other.
         seed: With --export, only this seed.
         host: The address to serve on. Any but this machine's own asks visitors for a token.
         port: The port to serve on; the first free one from 8765 on if not given.
         browser: Open the browser.
     """
     directory = directories.existing(run)
-    if export is None and (cells or seed is not None):
-        raise ValueError("--cells and --seed are for --export")
-    if rollouts < 1:
-        raise ValueError(f"--rollouts must be at least 1, got {rollouts}")
+    if export is None and (cells or seed is not None or rollouts is not None):
+        raise ValueError("--cells, --rollouts and --seed are for --export")
+    if export is not None and (host != "127.0.0.1" or port is not None):
+        raise ValueError("--export serves nothing: leave out --host and --port")
+    if rollouts is not None and (rollouts < 1 or cells):
+        given = "together with --cells" if cells else rollouts
+        raise ValueError(f"--rollouts is how many to choose, at least 1; got {given}")
+    if not host:
+        raise ValueError("--host is empty; 0.0.0.0 stands for every address of this machine")
     if export is not None and export.exists():
         raise ValueError(f"{export} exists already. Choose another name")
     if export is not None and not export.parent.is_dir():
@@ -406,7 +412,7 @@ def view(
     if export is not None:
         from elites.viewer import export as exporting
 
-        count, size = exporting.export(directory, export, cells, rollouts, seed)
+        count, size = exporting.export(directory, export, cells, rollouts or 24, seed)
         print(f"{export}: {counted(count, 'recording')}, {size / 1e6:.1f} MB")
         return
     from elites.viewer import server

@@ -116,13 +116,18 @@ class Batched:
 
     def init(self, keys: Array) -> Any:
         """The first state, of keys [seeds]."""
-        return run_parts(tuple(self._starting), self._evaluate, keys)
+        centroids = self.algorithm.centroids()
+        for_each_seed = jnp.broadcast_to(centroids, (self.seeds, *centroids.shape))
+        return run_parts(tuple(self._starting), self._evaluate, keys, for_each_seed)
 
     def shapes(self, keys: Array) -> Any:
         """The shapes of a state. What is traced for them, `init` and `compile` need not again."""
         shape_of = functools.partial(functools.partial, jax.eval_shape)
         parts = tuple(map(shape_of, self._starting))
-        return _shapes(run_parts(parts, shape_of(self._evaluate), keys))
+        # Not the centroids themselves: a run that is read back has them already.
+        places = (self.seeds, self.algorithm.cells, self.algorithm.problem.descriptor_size)
+        centroids = jax.ShapeDtypeStruct(places, jnp.float32)
+        return _shapes(run_parts(parts, shape_of(self._evaluate), keys, centroids))
 
     def step(self, state: Any, keys: Array) -> tuple[Any, Metrics]:
         """The next state and metrics, of keys [seeds]. The state handed in is used up."""
@@ -539,7 +544,9 @@ class AskTell:
         self._asked: int | None = None
         self._ask = [jax.jit(phase.ask) for phase in (self._outside.first, *self._outside.cycle)]
         self._tell = [jax.jit(phase.tell) for phase in (self._outside.first, *self._outside.cycle)]
-        self.state = jax.jit(self._outside.blank)(jax.random.fold_in(self._key, 0))
+        self.state = jax.jit(self._outside.blank)(
+            jax.random.fold_in(self._key, 0), algorithm.centroids()
+        )
         self.metrics: dict[str, np.ndarray] = {}
         """Of the last completed iteration."""
 

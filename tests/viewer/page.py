@@ -68,11 +68,13 @@ def ready(page) -> None:
 
 def on_map(page, share: tuple[float, float]) -> tuple[float, float]:
     """Where on the screen a place of the map is, given in shares of its bounds."""
-    box = page.locator("#map").bounding_box()
-    # The margins are those of map.js.
+    canvas = page.locator("#map")
+    box, margin = canvas.bounding_box(), json.loads(canvas.get_attribute("data-margin"))
+    width = box["width"] - margin["left"] - margin["right"]
+    height = box["height"] - margin["top"] - margin["bottom"]
     return (
-        box["x"] + 44 + share[0] * (box["width"] - 52),
-        box["y"] + 8 + (1 - share[1]) * (box["height"] - 44),
+        box["x"] + margin["left"] + share[0] * width,
+        box["y"] + margin["top"] + (1 - share[1]) * height,
     )
 
 

@@ -235,18 +235,77 @@ def test_a_run_without_a_checkpoint_is_not_served(run, tmp_path):
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("which", ["the newest", "all"])
+@pytest.mark.parametrize("which", ["the newest", "all", "missing"])
 def test_a_damaged_checkpoint_is_not_served(run, tmp_path, which):
     copy = tmp_path / "run"
     shutil.copytree(run, copy, symlinks=True)
-    for place in complete(copy / "checkpoints")[-1 if which == "the newest" else 0 :]:
+    for place in complete(copy / "checkpoints")[0 if which == "all" else -1 :]:
         data = bytearray((place / "weights.npz").read_bytes())
         data[len(data) // 2] ^= 1
         (place / "weights.npz").write_bytes(data)
+        if which == "missing":
+            (place / "weights.npz").unlink()
     done = elites("view", copy, "--no-browser")
     assert str(place) in complaint(done, 1)
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
+
+
+def test_weights_outside_of_the_run_are_not_served(run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy, symlinks=True)
+    weights = complete(copy / "checkpoints")[-1] / "weights.npz"
+    weights.rename(tmp_path / "weights.npz")
+    weights.symlink_to(tmp_path / "weights.npz")
+    assert "leads out of the run" in complaint(elites("view", copy, "--no-browser"), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("{}", "missing actor_conditioned"), ("[]", "not a table"), ("{", "")]
+)
+def test_damaged_facts_are_not_served(run, tmp_path, text, said):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy, symlinks=True)
+    (copy / "resolved.json").write_text(text)
+    line = complaint(elites("view", copy, "--no-browser"), 1)
+    assert str(copy / "resolved.json") in line
+    assert said in line
+
+
+def test_a_task_that_has_changed_is_not_served(tmp_path):
+    """Its rollouts would not be those of the archive."""
+    task = tmp_path / "mine.py"
+    task.write_text(
+        "import dataclasses\nfrom elites import tasks\n\ndef shorter():\n"
+        "    return dataclasses.replace(tasks.make('point_omni'), episode_length=9)\n"
+    )
+    path = tmp_path / "run"
+    succeed("train", f"{task}:shorter", "me", *SMOKE, "--output", path)
+    task.write_text(task.read_text().replace("=9", "=8"))
+    for command in (("view", path, "--no-browser"), ("evaluate", path)):
+        line = complaint(elites(*command, apart=True), 2)
+        assert "episode_length was 9, is 8" in line
+
+
+def test_another_run_in_its_place_is_noticed(run, tmp_path):
+    """Its policies would be played as those of the run that was there before."""
+    copy, other = tmp_path / "run", tmp_path / "other"
+    shutil.copytree(run, copy, symlinks=True)
+    succeed("train", "point_omni", "dcg_me", *SMOKE, "--output", other)
+    with serving(copy) as server:
+        about = server.json("/api/run")
+        assert server.get("/api/metrics?after=0")[0] == 200
+        copy.rename(tmp_path / "away")
+        answer = server.get("/api/run")
+        assert (answer[0], error_of(answer)) == (404, f"the run at {copy} is gone")
+        other.rename(copy)
+        for path in ("/api/run", f"/api/watch?iteration={about['kept'][-1]}&seed=0&cell=0"):
+            answer = server.get(path)
+            assert answer[0] == 409
+            assert "is another one now" in error_of(answer)
+        copy.rename(other)
+        (tmp_path / "away").rename(copy)
+        assert server.json("/api/run") == about
 
 
 def test_bad_options_are_one_line(run, tmp_path):
@@ -260,7 +319,12 @@ def test_bad_options_are_one_line(run, tmp_path):
     assert "--seed" in complaint(elites("view", run, "--seed", 0), 2)
     assert "seed 7" in complaint(elites("view", run, "--export", new, "--seed", 7), 2)
     assert "--rollouts" in complaint(elites("view", run, "--export", new, "--rollouts", 0), 2)
+    assert "--rollouts" in complaint(elites("view", run, "--rollouts", 3), 2)
+    both = ("--export", new, "--rollouts", 3, "--cells", 1)
+    assert "--cells" in complaint(elites("view", run, *both), 2)
     assert "--port" in complaint(elites("view", run, "--port", 70000), 2)
+    assert "--port" in complaint(elites("view", run, "--export", new, "--port", 8000), 2)
+    assert "--host" in complaint(elites("view", run, "--host", ""), 2)
     nowhere = tmp_path / "none" / "page.html"
     assert "no such directory" in complaint(elites("view", run, "--export", nowhere), 2)
     assert not new.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -157,7 +158,7 @@ def test_an_empty_place_is_asked_for(opened, known):
     low, high = np.array(known[0]["low"]), np.array(known[0]["high"])
     asked = [float(v) for v in numbers(page, "actor")["asked for"].split(",")]
     np.testing.assert_allclose(asked, low + np.array(share) * (high - low), atol=0.01)
-    assert page.locator("#elite-title").inner_text() == "Nearest elite"
+    assert page.locator("#elite-title").inner_text().startswith("Nearest elite, of cell ")
     page.mouse.move(0, 0)
     assert picture(page, "#map") != before  # asked and reached are drawn
     # The same place in numbers, by the keyboard.
@@ -346,8 +347,14 @@ def test_an_exported_page_plays_from_the_disk(run, known, tmp_path):
         )
         other = next(cell for cell in filled if cell not in recorded)
         click_map(page, filled[other])
-        page.wait_for_selector("body[data-watching=failed]")
         assert "marked cells" in page.locator("#message").inner_text()
+        assert numbers(page, "elite")["distance"] == "0"  # what plays goes on
+        # Without a mouse, the marked ones are found as well.
+        page.locator("#map").focus()
+        page.keyboard.press("n")
+        following = [cell for cell in sorted(recorded) if cell > other] or sorted(recorded)
+        assert page.locator("#chosen").inner_text().startswith(f"cell {following[0]},")
+        assert "has a recording" in page.locator("#chosen").inner_text()
         page.locator("#time").fill("0")
         first = known[0]["iterations"][0]
         page.wait_for_function(
@@ -463,3 +470,112 @@ def test_the_server_that_ends_is_missed(run):
             ready(page)
         page.wait_for_function("() => !document.getElementById('message').hidden")
         assert "has ended" in page.locator("#message").inner_text()
+
+
+def test_the_run_of_an_open_page_is_never_mixed_with_another(run, tmp_path):
+    """Another server on the same port, as when the next run is looked at: the page begins anew."""
+    other = tmp_path / "other"
+    succeed("train", "point_omni", "me", *SMOKE, "--output", other)
+    with browsing() as (page, _, _):
+        with serving(run) as server:
+            page.goto(server.address)
+            ready(page)
+            assert "two_links" in page.locator("#about").inner_text()
+        with serving(other, "--port", server.port):
+            page.wait_for_function(
+                "() => document.getElementById('about').textContent.includes('point_omni')"
+            )
+            ready(page)
+            assert page.locator("#name").inner_text() == "other"
+
+
+def touch(page):
+    """Fingers on the screen: a function of what happens and where they are."""
+    session = page.context.new_cdp_session(page)
+
+    def send(kind: str, *places: tuple[float, float]) -> None:
+        points = [{"x": x, "y": y, "id": i} for i, (x, y) in enumerate(places)]
+        session.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": points})
+
+    return send
+
+
+def test_fingers_move_and_enlarge_map_and_camera(server, known):
+    with browsing(viewport={"width": 900, "height": 1200}, has_touch=True) as (page, asked, said):
+        page.goto(server.address)
+        ready(page)
+        send = touch(page)
+        before = picture(page, "#map")
+        x, y = on_map(page, (0.5, 0.5))
+        # Two fingers that come down and go up again ask for nothing.
+        send("Start", (x, y))
+        send("Start", (x, y), (x + 90, y))
+        send("End", (x, y))
+        send("End")
+        # Moved apart, they enlarge.
+        send("Start", (x - 40, y), (x + 40, y))
+        for step in range(1, 6):
+            send("Move", (x - 40 - 8 * step, y), (x + 40 + 8 * step, y))
+        send("End")
+        drawn(page)
+        large = picture(page, "#map")
+        assert large != before
+        # One of them moves what is larger than its frame.
+        send("Start", (x, y))
+        for step in range(1, 6):
+            send("Move", (x - 10 * step, y + 2 * step))
+        send("End")
+        drawn(page)
+        assert picture(page, "#map") != large
+        assert not [url for url in asked if "/api/watch" in url or "/api/ask" in url]
+        assert page.evaluate("scrollY") == 0
+        page.locator("#zoom-reset").click()
+        seed, last = chosen_seed(page), known[0]["iterations"][-1]
+        page.touchscreen.tap(*on_map(page, places(known, seed, last, filled=True)[0][1]))
+        watched(page)
+        page.locator("#play").click()
+        page.locator("#moment").fill("10")
+        stage = page.locator("#elite-stage")
+        stage.scroll_into_view_if_needed()
+        drawn(page)
+        seen = picture(page, "#elite-stage")
+        box = stage.bounding_box()
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        send("Start", (x, y))
+        for step in range(1, 8):
+            send("Move", (x + 12 * step, y))
+        send("End")
+        drawn(page)
+        assert picture(page, "#elite-stage") != seen  # the camera went round
+        assert errors(said) == []
+
+
+def test_only_the_last_of_quick_clicks_is_simulated(opened, known):
+    page, asked, complaints = opened
+    seed, last = chosen_seed(page), known[0]["iterations"][-1]
+    cells = places(known, seed, last, filled=True)[:6]
+    for _, share in cells:
+        click_map(page, share)
+    watched(page)
+    assert page.locator("#elite-title").inner_text() == f"Elite of cell {cells[-1][0]}"
+    assert len([url for url in asked if "/api/watch" in url]) == len(cells)
+    assert errors(complaints) == []
+
+
+def test_an_archive_that_cannot_be_read_is_not_another(run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy, symlinks=True)
+    broken = sorted((copy / "snapshots").glob("*.npz"))[0]
+    broken.write_bytes(broken.read_bytes()[:100])
+    with serving(copy) as server, browsing() as (page, _, _):
+        page.goto(server.address)
+        ready(page)
+        page.locator("#time").fill("0")
+        page.wait_for_function("() => !document.getElementById('message').hidden")
+        assert broken.name in page.locator("#message").inner_text()
+        said = page.locator("#status").inner_text()
+        assert said == f"iteration {int(broken.stem)} cannot be shown"
+        page.locator("#time").fill("1")
+        page.wait_for_function(
+            "() => document.getElementById('status').textContent.includes('QD-score')"
+        )

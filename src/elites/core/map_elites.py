@@ -137,8 +137,8 @@ def run_parts(parts: Parts, evaluate: Callable[[Wanted, Array], Any], *arguments
 class Outside(NamedTuple):
     """An algorithm whose evaluations happen elsewhere: `first` once, then the `cycle` for ever."""
 
-    blank: Callable[[Array], Any]
-    """key -> a state before any evaluation"""
+    blank: Callable[[Array, Array], Any]
+    """(key, centroids) -> a state before any evaluation"""
     first: Phase
     cycle: tuple[Phase, ...]
 
@@ -178,6 +178,7 @@ class Algorithm:
     name: str
     problem: Problem
     policy: MLP
+    cells: int
     origins: tuple[str, ...]
     """Names by the number that `Archive.origin` holds."""
     offspring: Mapping[str, int]
@@ -189,7 +190,7 @@ class Algorithm:
     evaluate: Callable[[Wanted, Array], tuple[Evaluation, Evaluation]]
     """(what to evaluate, key) -> episodes of the policies, and of the actor"""
     starting: Parts
-    """`init`, in parts"""
+    """`init`, in parts: the first is given a key and the centroids"""
     stepping: Parts
     """`step`, in parts"""
     reach: Revisit
@@ -205,9 +206,14 @@ class Algorithm:
     stages: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
     """The stages of `step`, for timing them one by one."""
 
+    def centroids(self) -> Array:
+        """The middles [C, D] of the archive's cells. Finding them takes seconds, the first time."""
+        low, high = self.problem.descriptor_low, self.problem.descriptor_high
+        return archives.centroids(low, high, self.cells)
+
     def init(self, key: Array) -> Any:
         """The state, a pytree of arrays, that a run begins with."""
-        return run_parts(self.starting, self.evaluate, key)
+        return run_parts(self.starting, self.evaluate, key, self.centroids())
 
     def step(self, state: Any, key: Array) -> tuple[Any, Metrics]:
         """One iteration: the next state, and its metrics."""
@@ -317,9 +323,8 @@ def compose(
 
     # ------------------------------------------------------------------------------------ init
 
-    def blank(key: Array) -> State:
+    def blank(key: Array, centroids: Array) -> State:
         keys = jax.random.split(key, max(len(learners), 1))
-        centroids = archives.centroids(problem.descriptor_low, problem.descriptor_high, cells)
         return State(
             archive=archives.empty(centroids, policy.size),
             replay=replays.empty(layout, replay_size) if learners else None,
@@ -349,9 +354,9 @@ def compose(
             rejected=state.rejected + _count(rejected),
         )
 
-    def begin(key: Array) -> Pause:
+    def begin(key: Array, centroids: Array) -> Pause:
         policy_key, blank_key, rollout_key = jax.random.split(key, 3)
-        policies, state = random_policies(policy_key), blank(blank_key)
+        policies, state = random_policies(policy_key), blank(blank_key, centroids)
         keys = jax.random.split(rollout_key, 3)
         nothing = jnp.zeros((actor_rollouts, problem.descriptor_size))
         wanted = Wanted(policies, lead_actor(state), nothing)
@@ -510,6 +515,7 @@ def compose(
         name=name,
         problem=problem,
         policy=policy,
+        cells=cells,
         origins=origins,
         offspring={v.origin: v.count for v in variations},
         initial_evaluations=batch,

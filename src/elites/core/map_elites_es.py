@@ -110,9 +110,8 @@ def build(
         spoilt = state.rejected + rejected.sum().astype(jnp.uint32)
         return state._replace(archive=archive, memory=memory, rejected=spoilt), added[0]
 
-    def blank(key: Array) -> State:
+    def blank(key: Array, centroids: Array) -> State:
         parent = networks.init(policy, key)
-        centroids = archives.centroids(problem.descriptor_low, problem.descriptor_high, cells)
         return State(
             archive=archives.empty(centroids, policy.size),
             parent=parent,
@@ -137,9 +136,9 @@ def build(
         """In the shape in which an archive is evaluated again."""
         return want(jnp.tile(state.parent, (offspring_lanes, 1)))
 
-    def begin(key: Array) -> Pause:
+    def begin(key: Array, centroids: Array) -> Pause:
         blank_key, rollout_key = jax.random.split(key)
-        state = blank(blank_key)
+        state = blank(blank_key, centroids)
         return Pause(state, (), parent_in_all_lanes(state), rollout_key)
 
     def archive_first(state: State, memo, results) -> State:
@@ -249,6 +248,7 @@ def build(
         name="me_es",
         problem=problem,
         policy=policy,
+        cells=cells,
         origins=(INITIAL, "explore", "exploit"),
         offspring={"explore or exploit": 1},
         initial_evaluations=repeats,

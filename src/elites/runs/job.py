@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,14 @@ from elites import tasks, training
 from elites.core.map_elites import Algorithm, Reach
 from elites.runs.checkpoint import STATE, WEIGHTS
 from elites.runs.config import Config
-from elites.runs.directory import OutOfMemoryError, RunDirectory, TooLargeError
+from elites.runs.directory import (
+    RESOLVED,
+    OutOfMemoryError,
+    RunDirectory,
+    RunError,
+    TooLargeError,
+    read_json,
+)
 from elites.runs.words import amount
 from elites.tasks.task import Task
 from elites.training import Batched
@@ -128,6 +136,25 @@ def prepare(config: Config, run: RunDirectory) -> Job:
     recorded = 2 * 4 * width * task.episode_length * lanes * config.seeds
     refuse_too_much(job.state_size + recorded, config)
     return job
+
+
+def refuse_changed_task(run: RunDirectory, job: Job, but: Collection[str]) -> None:
+    """The file of one's own task may have changed since the run began; `but` these may differ."""
+    path = run / RESOLVED
+    if not path.exists():
+        return
+    before, now = read_json(path), json.loads(json.dumps(job.facts()))
+    if not isinstance(before, dict):
+        raise RunError(f"{path}: damaged: not a table of facts")
+    differing = [
+        f"{name} was {before[name]}, is {value}"
+        for name, value in now.items()
+        if name not in but and before.get(name, value) != value
+    ]
+    if differing:
+        raise ValueError(
+            f"{run.path} was begun with another task or version: {'; '.join(differing)}"
+        )
 
 
 # ------------------------------------------------------------------------------- device and memory

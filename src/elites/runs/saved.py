@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -30,36 +31,53 @@ def load(path: Path | str, iteration: int | None = None) -> Run:
 
 def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Run, int]:
     """A run and the iteration it was loaded at."""
-    config = run.config().check()
-    job = jobs.build(config, run)
-    expected = {name: what for name, what in job.expected.items() if jobs.is_weight(name)}
-
-    def read(place: Path) -> Checkpoint:
-        return checkpoints.load(place, (WEIGHTS,), expected)
-
-    if iteration is None:
-        found = checkpoints.newest(run.checkpoints, read, jobs.warn)
-        if found is None:
-            raise RunError(
-                f"{run.path} has no checkpoint yet: wait for the first, or go on with "
-                f"'elites resume {run.path}'"
-            )
-    else:
-        have = [int(place.name) for place in checkpoints.complete(run.checkpoints)]
-        if iteration not in have:
-            kept = ", ".join(map(str, have)) or "none"
-            raise ValueError(f"{run.path} has no checkpoint of iteration {iteration}; kept: {kept}")
-        found = read(run.checkpoints / f"{iteration:09d}")
-    fields = {name: jnp.asarray(found.arrays[f"archive.{name}"]) for name in Archive._fields}
-    lead = next((name for name in job.names if name.endswith(".actor")), None)
-    actors = jnp.asarray(found.arrays[lead]) if lead else None
+    found, iteration = Reader(run).load(iteration)
     metrics = logs.by_seed(logs.read_table(run / METRICS)) if (run / METRICS).exists() else {}
     metrics = {
         name: values for name, values in metrics.items() if name not in ("iteration", "seed")
     }
-    seeds = tuple(config.seed_numbers)
-    loaded = Run(job.algorithm, seeds, Archive(**fields), actors, metrics, kernels=run.kernels)
-    return loaded, found.iteration
+    return dataclasses.replace(found, metrics=metrics), iteration
+
+
+class Reader:
+    """Reads checkpoints of one run. What they must consist of is worked out once."""
+
+    def __init__(self, run: RunDirectory):
+        self._run, self._config = run, run.config().check()
+        self._job = jobs.build(self._config, run)
+        # The budget may have been raised since, and training may keep more than it did.
+        jobs.refuse_changed_task(run, self._job, but=("iterations", "state_bytes"))
+        expected = self._job.expected.items()
+        self._expected = {name: what for name, what in expected if jobs.is_weight(name)}
+
+    def load(self, iteration: int | None = None) -> tuple[Run, int]:
+        """The run, without metrics, at an iteration or at the newest that can be read."""
+        run = self._run
+        if iteration is None:
+            found = checkpoints.newest(run.checkpoints, self._read, jobs.warn)
+            if found is None:
+                raise RunError(
+                    f"{run.path} has no checkpoint yet: wait for the first, or go on with "
+                    f"'elites resume {run.path}'"
+                )
+        else:
+            have = [int(place.name) for place in checkpoints.complete(run.checkpoints)]
+            if iteration not in have:
+                kept = ", ".join(map(str, have)) or "none"
+                raise ValueError(
+                    f"{run.path} has no checkpoint of iteration {iteration}; kept: {kept}"
+                )
+            found = self._read(run.checkpoints / f"{iteration:09d}")
+        fields = {name: jnp.asarray(found.arrays[f"archive.{name}"]) for name in Archive._fields}
+        lead = next((name for name in self._job.names if name.endswith(".actor")), None)
+        actors = jnp.asarray(found.arrays[lead]) if lead else None
+        seeds = tuple(self._config.seed_numbers)
+        archives = Archive(**fields)
+        loaded = Run(self._job.algorithm, seeds, archives, actors, {}, kernels=run.kernels)
+        return loaded, found.iteration
+
+    def _read(self, place: Path) -> Checkpoint:
+        return checkpoints.load(place, (WEIGHTS,), self._expected)
 
 
 def of_state(config: Config, algorithm: Algorithm, state: Any) -> Run:

@@ -40,7 +40,7 @@ def newest(run: RunDirectory) -> dict[str, np.ndarray] | None:
 
 def read(path: Path) -> dict[str, np.ndarray]:
     arrays = checkpoints.read_arrays(path)
-    missing = {"fitness", "descriptors", "origin", "centroids"} - set(arrays)
+    missing = {"fitness", "descriptors", "origin", "born", "centroids"} - set(arrays)
     if missing:
         raise RunError(f"{path}: damaged: missing {', '.join(sorted(missing))}")
     return {**arrays, "iteration": np.array(int(path.stem))}

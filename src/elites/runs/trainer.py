@@ -12,7 +12,6 @@ and a run that is resumed comes to the same bits.
 from __future__ import annotations
 
 import contextlib
-import json
 import shlex
 import sys
 import time
@@ -43,6 +42,7 @@ from elites.runs.job import (
     Job,
     memory_errors_explained,
     prepare,
+    refuse_changed_task,
     refuse_too_much,
     warn,
 )
@@ -65,7 +65,7 @@ def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
         job = prepare(config, run)
         last = None
         if not fresh:
-            _refuse_changed_task(run, job)
+            refuse_changed_task(run, job, but=("iterations",))
             last = _newest(run, config, job)
         if last and last.iteration >= job.total and _is_finished(run, last.iteration):
             seconds = last.information.get("seconds", 0.0)
@@ -95,23 +95,6 @@ def _write_what_it_is(run: RunDirectory, config: Config, job: Job) -> None:
 
 def _is_finished(run: RunDirectory, iteration: int) -> bool:
     return evaluation.iteration_of(run) == iteration and (run / directories.SUMMARY).exists()
-
-
-def _refuse_changed_task(run: RunDirectory, job: Job) -> None:
-    """The file of one's own task may have changed since the run began."""
-    path = run / directories.RESOLVED
-    if not path.exists():
-        return
-    before, now = directories.read_json(path), json.loads(json.dumps(job.facts()))
-    differing = [
-        f"{name} was {before.get(name)}, is {value}"
-        for name, value in now.items()
-        if name != "iterations" and before.get(name) != value
-    ]
-    if differing:
-        raise ValueError(
-            f"{run.path} was begun with another task or version: {'; '.join(differing)}"
-        )
 
 
 def _loop(

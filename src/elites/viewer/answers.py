@@ -3,34 +3,53 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
-from elites.runs.directory import RunDirectory
+from elites.runs.directory import RunDirectory, RunError
 from elites.viewer import data
 from elites.viewer.replay import Player
 
+Query = dict[str, str]
 
-def answers(run: RunDirectory, player: Player) -> dict[str, Callable[[dict[str, str]], Any]]:
+
+def answers(run: RunDirectory, player: Player) -> dict[str, Callable[[Query], Any]]:
     """What can be asked, by path; each takes the query and gives plain values."""
 
-    def describe(query: dict[str, str]):
+    def describe(query: Query):
         return {**data.describe(run), "scene": player.scene()}
 
-    def archive(query: dict[str, str]):
+    def archive(query: Query):
         return data.archive(run, whole(query, "iteration"), whole(query, "seed"))
 
-    def metrics(query: dict[str, str]):
+    def metrics(query: Query):
         return data.metrics(run, whole(query, "after"))
 
-    def watch(query: dict[str, str]):
-        return player.watch(whole(query, "iteration"), whole(query, "seed"), whole(query, "cell"))
+    def watch(query: Query):
+        return player.watch(*moment(query), whole(query, "cell"), *asker(query))
 
-    def ask(query: dict[str, str]):
-        return player.ask(whole(query, "iteration"), whole(query, "seed"), numbers(query))
+    def ask(query: Query):
+        return player.ask(*moment(query), numbers(query), *asker(query))
 
-    return {
+    def moment(query: Query) -> tuple[int, int]:
+        return whole(query, "iteration"), whole(query, "seed")
+
+    def asker(query: Query) -> tuple[str, int]:
+        return query.get("page", "")[:40], whole({"count": "0", **query}, "count")
+
+    def of_the_same_run(answer: Callable[[Query], Any]) -> Callable[[Query], Any]:
+        def checked(query: Query):
+            if data.identity(run) != player.identity:
+                raise RunError(
+                    f"the run at {run.path} is another one now: start 'elites view' again"
+                )
+            return answer(query)
+
+        return checked
+
+    known = {
         "/api/run": describe,
         "/api/cells": lambda query: data.cells(run),
         "/api/archive": archive,
@@ -38,19 +57,20 @@ def answers(run: RunDirectory, player: Player) -> dict[str, Callable[[dict[str, 
         "/api/watch": watch,
         "/api/ask": ask,
     }
+    return {path: of_the_same_run(answer) for path, answer in known.items()}
 
 
-def whole(query: dict[str, str], name: str) -> int:
+def whole(query: Query, name: str) -> int:
     text = query.get(name, "")
     try:
-        if len(text) > 18:
+        if not re.fullmatch(r"-?[0-9]{1,18}", text):  # int() takes more than people write
             raise ValueError
         return int(text)
     except ValueError:
         raise ValueError(f"{name} must be a whole number, got '{text[:40]}'") from None
 
 
-def numbers(query: dict[str, str]) -> list[float]:
+def numbers(query: Query) -> list[float]:
     text = query.get("descriptor", "")
     try:
         return [float(part) for part in text[:1000].split(",")]

@@ -6,7 +6,10 @@ directory that is being written while it is read is the normal case.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +43,24 @@ def kept(run: RunDirectory) -> list[int]:
     return [int(p.name) for p in paths if inside(run, p / WEIGHTS)]
 
 
+def identity(run: RunDirectory) -> str:
+    """Tells a run from another that takes its place: when and where it was begun."""
+    if not run.path.is_dir():
+        raise NotThereError(f"the run at {run.path} is gone")
+    if not inside(run, run / CONFIG):
+        raise NotThereError(f"{run / CONFIG} is gone, or leads out of the run")
+    begun: Any = run.config().to_json()
+    if inside(run, run / ENVIRONMENT):
+        with contextlib.suppress(RunError, LookupError, TypeError):  # damaged: for show alone
+            begun = directories.read_json(run / ENVIRONMENT)[0]
+    return hashlib.sha256(json.dumps(begun, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def describe(run: RunDirectory) -> dict[str, Any]:
     """What the run is, and what of it there is to see."""
     facts, seen = _facts(run), iterations(run)
     return {
+        "id": identity(run),
         "name": run.path.resolve().name,
         "task": facts["task"],
         "algorithm": facts["algorithm"],
@@ -63,10 +80,23 @@ def describe(run: RunDirectory) -> dict[str, Any]:
     }
 
 
+_FACTS = {
+    "task", "algorithm", "iterations", "episode_length", "deterministic", "descriptor",
+    "descriptor_low", "descriptor_high", "origins", "actor_conditioned",
+}  # fmt: skip
+
+
 def _facts(run: RunDirectory) -> dict[str, Any]:
-    if not inside(run, run / RESOLVED) or not inside(run, run / CONFIG):
-        raise NotThereError(f"{RESOLVED} or {CONFIG} of the run is missing, or leads out of it")
-    return directories.read_json(run / RESOLVED)
+    path = run / RESOLVED
+    if not inside(run, path):
+        raise NotThereError(f"{path} is missing, or leads out of the run")
+    facts = directories.read_json(path)
+    if not isinstance(facts, dict):
+        raise RunError(f"{path}: damaged: not a table of facts")
+    missing = sorted(_FACTS - set(facts))
+    if missing:
+        raise RunError(f"{path}: damaged: missing {', '.join(missing)}")
+    return facts
 
 
 def _trained_on(run: RunDirectory) -> str | None:
@@ -93,27 +123,18 @@ def cells(run: RunDirectory) -> dict[str, Any]:
     seen = iterations(run)
     if not seen:
         raise NotThereError("the run has no snapshot of its archive yet")
-    centroids = _snapshot(run, seen[-1])["centroids"]
-    facts = _facts(run)
+    snapshot, facts = _snapshot(run, seen[-1]), _facts(run)
+    centroids, fitness = snapshot["centroids"], snapshot["fitness"]
     low, high = tuple(facts["descriptor_low"]), tuple(facts["descriptor_high"])
     corners = None
     if len(low) == 2:
         corners = _corners(centroids.tobytes(), centroids.shape, centroids.dtype.str, low, high)
-    fitness = _snapshot(run, seen[-1])["fitness"]
     known = fitness[np.isfinite(fitness)]
     return {
         "centroids": plain(centroids),
         "corners": corners,
         "fitness": plain(np.array([known.min(), known.max()])) if len(known) else None,
     }
-
-
-def thinned(iterations: list[int], most: int = 50) -> list[int]:
-    """Some of many, spread evenly; the last stays."""
-    if len(iterations) <= most:
-        return iterations
-    places = np.linspace(0, len(iterations) - 1, most).round().astype(int)
-    return [iterations[i] for i in places]
 
 
 @functools.lru_cache(maxsize=4)
@@ -134,9 +155,8 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
             np.isfinite(fitness)[:, None], snapshot["descriptors"][index], np.nan
         ),
         "origin": np.where(np.isfinite(fitness), snapshot["origin"][index], -1),
+        "born": np.where(np.isfinite(fitness), snapshot["born"][index], -1),
     }
-    if "born" in snapshot:
-        columns["born"] = np.where(np.isfinite(fitness), snapshot["born"][index], -1)
     if _evaluated(run) == iteration:
         columns |= _errors(run, seed, len(fitness))
     return {name: plain(values) for name, values in columns.items()}

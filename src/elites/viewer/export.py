@@ -48,18 +48,23 @@ def export(
         data.seed_index(run, seed)
     seeds = known["seeds"] if seed is None else [seed]
     last = known["kept"][-1] if known["kept"] else None
-    shown = data.thinned(known["iterations"])
+    shown = _thinned(known["iterations"])
     if last is not None and last not in shown:
         shown = sorted([*shown, last])
     recorded = []
-    for number in seeds:
+    count = len(data.cells(run)["centroids"])
+    for cell in cells:
+        if not 0 <= cell < count:
+            raise ValueError(f"there is no cell {cell}: they are numbered 0 to {count - 1}")
+    for place, number in enumerate(seeds):
         for iteration in shown:
             ask("/api/archive", iteration=iteration, seed=number)
         if last is None:
             continue
         archive = data.archive(run, last, number)
         filled = {cell for cell, value in enumerate(archive["fitness"]) if value is not None}
-        chosen = _spread(archive, max(rollouts // len(seeds), 1))
+        share = rollouts // len(seeds) + (place < rollouts % len(seeds))
+        chosen = _spread(archive, share)
         for cell in sorted(filled & set(cells)) if cells else chosen:
             ask("/api/watch", iteration=last, seed=number, cell=cell)
             recorded.append(cell)
@@ -76,11 +81,19 @@ def export(
     return len(recorded), path.stat().st_size
 
 
+def _thinned(iterations: list[int], most: int = 50) -> list[int]:
+    """Some of many, spread evenly; the last stays."""
+    if len(iterations) <= most:
+        return iterations
+    places = np.linspace(0, len(iterations) - 1, most).round().astype(int)
+    return [iterations[i] for i in places]
+
+
 def _spread(archive: dict[str, Any], count: int) -> list[int]:
     """Filled cells far from each other: the fittest first, then always the farthest from those."""
     fitness = np.array([np.nan if v is None else v for v in archive["fitness"]], float)
     full = np.flatnonzero(np.isfinite(fitness))
-    if not len(full):
+    if not len(full) or not count:
         return []
     places = np.array([archive["descriptors"][cell] for cell in full], float)
     places = (places - places.min(axis=0)) / np.maximum(np.ptp(places, axis=0), 1e-12)
@@ -104,8 +117,14 @@ def _page(record: dict[str, Any]) -> str:
         '<script type="module">import "elites/main.js";</script>'
     )
     page = files["page.html"].decode()
-    page = page.replace('<link rel="stylesheet" href="/static/style.css">', head)
-    return page.replace('<script type="module" src="/static/main.js"></script>', body)
+    for served, inside in (
+        ('<link rel="stylesheet" href="/static/style.css">', head),
+        ('<script type="module" src="/static/main.js"></script>', body),
+    ):
+        before, found, after = page.partition(served)
+        assert found, f"page.html has no {served}"
+        page = before + inside + after
+    return page
 
 
 def modules(files: dict[str, bytes]) -> dict[str, str]:

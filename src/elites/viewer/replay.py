@@ -10,9 +10,11 @@ asked for, so the difference is seen.
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import functools
 import threading
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -23,8 +25,10 @@ from elites import tasks
 from elites.core import networks
 from elites.core.networks import MLP
 from elites.core.problem import evaluation_shape, normalise
+from elites.runs import checkpoint as checkpoints
 from elites.runs import saved
-from elites.runs.directory import RunDirectory
+from elites.runs.checkpoint import WEIGHTS, CheckpointError
+from elites.runs.directory import RunDirectory, RunError
 from elites.tasks import rollout
 from elites.tasks.task import Task, TaskState
 from elites.training import Elites, Run, SeedResult
@@ -38,12 +42,30 @@ class Player:
     """Recordings of one run. Calls from several threads take turns."""
 
     def __init__(self, run: RunDirectory):
-        self.run = run
+        self.run, self.identity = run, data.identity(run)
         self.task = tasks.make(run.config().task)
+        self._reader = saved.Reader(run)
         self._turn = threading.Lock()
+        self._latest: dict[str, int] = {}  # questions of each page, counted
         self._loaded: dict[int, Run] = {}
-        # The newest must be whole: an older one would be shown as if it were the newest.
-        self._load(next(reversed(data.kept(run)), None))
+        self._load_newest()
+
+    def _load_newest(self) -> None:
+        """It must be whole: an older one would be shown as if it were the newest."""
+        place = next(reversed(checkpoints.complete(self.run.checkpoints)), None)
+        if place is None:
+            self._reader.load()  # says that there is none
+            return
+        weights = place / WEIGHTS
+        if weights.exists() and not data.inside(self.run, weights):
+            raise RunError(f"{weights} leads out of the run")
+        try:
+            found, iteration = self._reader.load(int(place.name))
+        except (CheckpointError, ValueError):
+            if place.exists():
+                raise
+            return self._load_newest()  # dropped meanwhile: the run goes on fast
+        self._loaded = {iteration: found}
 
     def scene(self) -> dict[str, Any] | None:
         """What to draw: the colliders of the body model; None for a task without one."""
@@ -74,9 +96,22 @@ class Player:
             blank = _Part(network, np.zeros(network.size, np.float32), asked)
             self._played(blank, _actor(result, asked))
 
-    def watch(self, iteration: int, seed: int, cell: int) -> dict[str, Any]:
-        """The elite of a cell, and the actor asked for what that elite reaches."""
+    @contextlib.contextmanager
+    def _in_turn(self, page: str, count: int) -> Iterator[None]:
+        """One rollout at a time; of a page that has asked something newer meanwhile, none."""
+        self._latest[page] = max(count, self._latest.pop(page, 0))
         with self._turn:
+            if self._latest.get(page, count) > count:
+                raise RunError("the page has asked for something else meanwhile")
+            yield
+            while len(self._latest) > 100:
+                self._latest.pop(next(iter(self._latest)), None)
+
+    def watch(
+        self, iteration: int, seed: int, cell: int, page: str = "", count: int = 0
+    ) -> dict[str, Any]:
+        """The elite of a cell, and the actor asked for what that elite reaches."""
+        with self._in_turn(page, count):
             result = self._load(iteration).seed(data.seed_index(self.run, seed))
             stored = result.archive.arrays
             if not 0 <= cell < len(stored.fitness):
@@ -90,7 +125,9 @@ class Player:
             elite, actor = self._played(own, _actor(result, asked))
             return {"elite": {**(elite or {}), **_as_stored(result.archive, cell)}, "actor": actor}
 
-    def ask(self, iteration: int, seed: int, descriptor: list[float]) -> dict[str, Any]:
+    def ask(
+        self, iteration: int, seed: int, descriptor: list[float], page: str = "", count: int = 0
+    ) -> dict[str, Any]:
         """The actor asked for any descriptor, beside the elite that lives nearest to it."""
         task = self.task
         if len(descriptor) != task.descriptor_size:
@@ -104,7 +141,7 @@ class Player:
         if (asked < task.descriptor_low).any() or (asked > task.descriptor_high).any():
             low, high = task.descriptor_low, task.descriptor_high
             raise ValueError(f"a descriptor of {task.name} lies between {low} and {high}")
-        with self._turn:
+        with self._in_turn(page, count):
             result = self._load(iteration).seed(data.seed_index(self.run, seed))
             led = _actor(result, asked)
             if led is None:
@@ -117,17 +154,16 @@ class Player:
             stored = _as_stored(result.archive, nearest.cell)
             return {"elite": {**(elite or {}), **stored}, "actor": actor}
 
-    def _load(self, iteration: int | None) -> Run:
-        """The run at an iteration that still has its policies; None for the newest."""
-        if iteration is not None and iteration not in self._loaded:
+    def _load(self, iteration: int) -> Run:
+        """The run at an iteration that still has its policies."""
+        if iteration not in self._loaded:
             kept = data.kept(self.run)
             if iteration not in kept:
                 raise NotThereError(
                     f"the policies of iteration {iteration} are not kept, only those of "
-                    f"{' and '.join(map(str, kept))}"
+                    f"{' and '.join(map(str, kept)) or 'none'}"
                 )
-        if iteration is None or iteration not in self._loaded:
-            found, iteration = saved.load_checkpoint(self.run, iteration)
+            found, _ = self._reader.load(iteration)
             # One more than is looked at, to go back and forth; an archive can be large.
             self._loaded = {**dict(list(self._loaded.items())[-1:]), iteration: found}
         return self._loaded[iteration]
@@ -136,11 +172,11 @@ class Player:
         """Recordings of at most two policies; together, if their networks are of one shape."""
         recordings: list[dict[str, Any] | None] = [None] * len(parts)
         for network in {part.network for part in parts if part is not None}:
-            members = [i for i, part in enumerate(parts) if part and part.network == network]
-            chosen = [part for part in parts if part and part.network == network]
-            rows = np.resize(np.stack([p.policy for p in chosen]), (BATCH, network.size))
+            chosen = [(i, part) for i, part in enumerate(parts) if part and part.network == network]
+            rows = np.stack([part.policy for _, part in chosen])
+            rows = np.resize(rows, (BATCH, network.size))
             evaluation, film = jax.tree.map(np.asarray, _compiled(self.task, network)(rows))
-            for row, (i, part) in enumerate(zip(members, chosen, strict=True)):
+            for row, (i, part) in enumerate(chosen):
                 recordings[i] = self._recording(part.asked, evaluation, film, row)
         return recordings
 

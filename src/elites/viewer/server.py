@@ -228,8 +228,9 @@ def serve(
         address = f"http://{shown}:{bound}/" + (f"?token={token}" if token else "")
         app = application(run, player, Guard(host, bound, token))
         config = uvicorn.Config(
-            app, log_level="warning", server_header=False, lifespan="off", access_log=False
-        )
+            app, log_level="warning", server_header=False, lifespan="off", access_log=False,
+            timeout_graceful_shutdown=3,
+        )  # fmt: skip
         server = uvicorn.Server(config)
         threading.Thread(target=player.warm, daemon=True).start()
         print(f"{run.path}: {address}  (Ctrl-C ends it)", flush=True)

@@ -1,6 +1,6 @@
 // The page: what is chosen, what is asked of the source for it, and which part shows the answer.
 
-import { exported, get, playable } from "./source.js";
+import { exported, get, getRollout, playable } from "./source.js";
 import { createMap } from "./map.js";
 import { createStage } from "./stage.js";
 import { createCurve } from "./curves.js";
@@ -10,9 +10,12 @@ const $ = (id) => document.getElementById(id);
 const POLL = 3000; // milliseconds between two looks at a run that may still be training
 
 let run = null; // what the run is
-let archive = null; // of the chosen seed and iteration
+let allSeeds = []; // of the run; an exported page may have some of them
+let archive = null; // of the chosen seed and iteration; null if it cannot be shown
+let isNewest = true; // whether the newest archive is chosen, and the next one will be
+let lost = false; // whether the message on the page is about the server
 let metrics = null; // { iteration, evaluations, values }
-let range = null; // of fitness in the newest archives: colours mean the same at all iterations
+let range = null; // of fitness in the newest archives: colours mean the same at all iterations; null if all are empty
 let wanted = "fitness"; // the colour that was chosen, also while it is not known
 let asked = 0; // counts questions: a late answer to an earlier one is dropped
 const archives = new Map(); // seen before, by seed and iteration
@@ -56,6 +59,7 @@ function describeCell(cell) {
   if (archive.fitness[cell] === null) return `${lines[0]}, empty`;
   lines.push(`fitness ${text(archive.fitness[cell])}`, `descriptor ${vector(archive.descriptors[cell])}`);
   lines.push(`by ${run.origins[archive.origin[cell]]}, iteration ${archive.born[cell]}`);
+  if (exported) lines.push(playable(seed(), iteration()).has(cell) ? "has a recording" : "has no recording here");
   if (archive.actor_error?.[cell] != null) lines.push(`error of the distilled policy ${text(archive.actor_error[cell])}`);
   return lines.join("\n");
 }
@@ -66,9 +70,14 @@ async function showArchive() {
   $("time").setAttribute("aria-valuetext", `iteration ${when} of ${run.total}`);
   const key = `${number} ${when} ${run.evaluated}`;
   if (!archives.has(key)) {
-    const found = await get("/api/archive", { iteration: when, seed: number });
-    if (archives.size > 400) archives.clear();
-    archives.set(key, found);
+    try {
+      const found = await get("/api/archive", { iteration: when, seed: number });
+      if (archives.size > 400) archives.clear();
+      archives.set(key, found);
+    } catch (error) {
+      if (number === seed() && when === iteration()) hideArchive(when);
+      throw error;
+    }
   }
   if (number !== seed() || when !== iteration()) return; // the slider has moved on
   archive = archives.get(key);
@@ -77,7 +86,7 @@ async function showArchive() {
   $("status").textContent = fitness.length
     ? `iteration ${when}: ${fitness.length} of ${archive.fitness.length} cells (${percent(fitness.length / archive.fitness.length)}), QD-score ${text(total)}`
     : `iteration ${when}: the archive is empty. No evaluation was valid yet, so there is nothing to watch.`;
-  if (!range || (fitness.length && when === run.iterations.at(-1))) range = extent([...fitness, ...(range ?? [])]);
+  if (fitness.length && (!range || when === run.iterations.at(-1))) range = extent([...fitness, ...(range ?? [])]);
   const plays = run.kept.includes(when);
   $("plays").textContent = plays ? "" : `Only the map: policies are kept of ${run.kept.join(" and ") || "no iteration"}.`;
   map.setArchive(archive);
@@ -88,10 +97,19 @@ async function showArchive() {
   filter();
 }
 
+/** Rather nothing than another iteration's archive under this one's number. */
+function hideArchive(when) {
+  archive = null;
+  map.setArchive(null);
+  $("legend").replaceChildren();
+  $("plays").textContent = "";
+  $("status").textContent = `iteration ${when} cannot be shown`;
+}
+
 /** Only what is known of this archive can be shown. */
 function offerColours() {
   for (const option of $("colour").options) {
-    const known = archive[option.value]?.some((v) => v !== null) ?? false;
+    const known = archive[option.value]?.some((v) => v !== null && v !== -1) ?? false;
     option.disabled = !known && option.value !== "fitness";
   }
   const offered = [...$("colour").options].find((option) => option.value === wanted);
@@ -99,6 +117,7 @@ function offerColours() {
 }
 
 function showColours() {
+  if (!archive) return;
   const name = $("colour").value;
   const values = archive[name];
   const legend = $("legend");
@@ -114,10 +133,10 @@ function showColours() {
       item.append(patch, `${label} (${count})`);
       legend.append(item);
     });
-    return;
+    return explainMarks();
   }
   const own = extent(values.filter((_, cell) => archive.fitness[cell] !== null));
-  const [low, high] = name === "fitness" ? range : own;
+  const [low, high] = name === "fitness" ? range ?? own : own;
   map.setShade({ kind: "number", values, low, high });
   const bar = document.createElement("canvas");
   Object.assign(bar, { width: 160, height: 1 });
@@ -130,6 +149,7 @@ function showColours() {
   bar.setAttribute("aria-label", "colour scale, dark is low and light is high");
   const [less, more] = [own[0] < low ? "≤ " : "", own[1] > high ? "≥ " : ""];
   legend.append(`${less}${text(low)}`, bar, `${more}${text(high)}  ${titleOfColour(name)}`);
+  explainMarks();
   if (name !== wanted) {
     const of = run.evaluated === null ? "once 'elites evaluate' was run" : `at iteration ${run.evaluated}`;
     legend.append(`(${titleOfColour(wanted)}: known ${of})`);
@@ -138,14 +158,20 @@ function showColours() {
 
 const titleOfColour = (name) => COLOURS.find(([key]) => key === name)[1];
 
+function explainMarks() {
+  if (exported && playable(seed(), iteration()).size) $("legend").append("○ has a recording");
+}
+
 /** Fade what is less or more fit than the sliders say; one pushes the other along. */
 function filter(event) {
+  if (!archive) return;
+  const [bottom, top] = range ?? [0, 1];
   const [from, to] = [$("fitness-low"), $("fitness-high")];
   if (Number(from.value) > Number(to.value)) {
     if (event?.target === from) to.value = from.value;
     else from.value = to.value;
   }
-  const value = (slider) => range[0] + (Number(slider.value) / 1000) * (range[1] - range[0]);
+  const value = (slider) => bottom + (Number(slider.value) / 1000) * (top - bottom);
   for (const slider of [from, to]) {
     $(`${slider.id}-value`).textContent = text(value(slider));
     slider.setAttribute("aria-valuetext", `fitness ${text(value(slider))}`);
@@ -177,12 +203,14 @@ function pick(cell, place) {
     return;
   }
   const wantsAsking = new FormData($("ask")).get("mode") === "ask";
+  if (exported && !playable(seed(), iteration()).has(cell)) {
+    if (cell >= 0) choose(cell);
+    return say("This is an exported page: it holds the recordings of the marked cells alone.");
+  }
   if (cell >= 0 && !wantsAsking && archive.fitness[cell] !== null) return watch(cell);
   if (!run.conditioned) {
     if (cell >= 0) choose(cell);
-    return say(cell >= 0
-      ? `Cell ${cell} is empty, and ${run.algorithm} trains no policy that can be asked for a descriptor.`
-      : `${run.algorithm} trains no policy that can be asked for a descriptor.`);
+    return say(cell >= 0 ? `Cell ${cell} is empty, and ${unasked()}` : unasked());
   }
   for (const [axis, value] of Object.entries(place)) {
     const fine = 10 ** Math.floor(Math.log10((run.high[axis] - run.low[axis]) / 1000));
@@ -195,42 +223,47 @@ function pick(cell, place) {
 
 // -------------------------------------------------------------------------------- watch and ask
 
+const SAME = "Distilled policy, asked for the same";
+const unasked = () => `${run.algorithm} trains no policy that can be asked for a descriptor.`;
+
 let stages = null; // { elite, actor } or null for a task that cannot be drawn
-let clip = { frames: 0, playing: false, moment: 0, last: 0, request: 0 };
+let stageless = ""; // why there are none
+let clip = { frames: 1, playing: false, moment: 0, last: 0, request: 0 };
 let shownOf = null; // { seed, iteration, journeys } of what is on the stages
 
 async function watch(cell) {
   choose(cell);
-  await play(`cell ${cell}`, `Distilled policy, asked for the same`, `Elite of cell ${cell}`,
-    () => get("/api/watch", { iteration: iteration(), seed: seed(), cell }));
+  await play(`cell ${cell}`, SAME, "Elite of cell",
+    () => getRollout("/api/watch", { iteration: iteration(), seed: seed(), cell }));
 }
 
 async function ask() {
   const wish = [...$("ask-numbers").querySelectorAll("input")].map((input) => input.value);
   map.select(-1);
-  await play(`(${wish.join(", ")})`, "Distilled policy, asked for this", "Nearest elite",
-    () => get("/api/ask", { iteration: iteration(), seed: seed(), descriptor: wish.join(",") }));
+  await play(`(${wish.join(", ")})`, "Distilled policy, asked for this", "Nearest elite, of cell",
+    () => getRollout("/api/ask", { iteration: iteration(), seed: seed(), descriptor: wish.join(",") }));
 }
 
-async function play(place, actorTitle, eliteTitle, question) {
+async function play(place, actorTitle, eliteOf, question) {
   clearStages();
   const mine = asked;
   say(null);
   const of = { seed: seed(), iteration: iteration() };
   const what = `${place}, iteration ${of.iteration}` + (run.seeds.length > 1 ? `, seed ${of.seed}` : "");
-  $("watching").textContent = `${what} …`;
+  $("watching").textContent = `${what}: simulating …`;
   document.body.dataset.watching = "waiting";
   try {
     const { elite, actor } = await question();
     if (mine !== asked) return;
     $("watching").textContent = what;
+    const eliteTitle = elite ? `${eliteOf} ${elite.cell}` : "Elite";
+    if (elite) map.select(elite.cell);
     show("elite", elite, eliteTitle, "The archive is empty.");
-    show("actor", actor, actorTitle, `${run.algorithm} trains no policy that can be asked.`);
+    show("actor", actor, actorTitle, unasked());
     if (stages) frameTogether();
-    const journeys = [];
-    if (actor) journeys.push({ colour: "actor", ...actor });
-    if (elite) journeys.push({ colour: "elite", ...elite });
-    shownOf = { ...of, journeys };
+    // What was asked of the distilled policy is drawn last, and seen.
+    const journeys = [["elite", elite], ["actor", actor]].filter(([, recording]) => recording);
+    shownOf = { ...of, journeys: journeys.map(([colour, recording]) => ({ colour, ...recording })) };
     showJourneys();
     clip.frames = Math.max(...[elite, actor].map((r) => (r ? r.steps + 1 : 0)));
     $("moment").max = clip.frames - 1;
@@ -242,10 +275,13 @@ async function play(place, actorTitle, eliteTitle, question) {
     document.body.dataset.watching = "ready";
     moveTo(0);
     if (stages) start();
+    const { top, bottom } = $("stages").getBoundingClientRect();
+    if (top > innerHeight || bottom < 0) $("watch-panel").scrollIntoView({ behavior: "smooth" }); // a narrow window
   } catch (error) {
     if (mine !== asked) return;
     clearStages();
     document.body.dataset.watching = "failed";
+    if (!exported) await attempt(catchUp); // its checkpoint may just have given way to a newer one
     say(error);
   }
 }
@@ -257,7 +293,7 @@ function clearStages() {
   shownOf = null;
   showJourneys();
   show("elite", null, "Elite", "");
-  show("actor", null, "Distilled policy, asked for the same", "");
+  show("actor", null, SAME, "");
   clip = { ...clip, frames: 1, moment: 0 };
   $("moment").max = 0;
   $("moment").disabled = $("play").disabled = true;
@@ -306,12 +342,14 @@ function show(who, recording, title, none) {
   if (!run.deterministic) add("note", "the task is random: every episode is another");
   else if (differs && run.trained_on) {
     add("note", `trained on ${run.trained_on}; replayed here on the CPU, where numbers are rounded otherwise`);
+  } else if (differs) {
+    add("note", "numbers are rounded otherwise than in the evaluation, and a robot makes much of little");
   }
 }
 
 /** What the actor reached when the run was evaluated, asked for the same. */
 function evaluatedFitness({ asked }) {
-  if (!archive.actor_fitness) return undefined;
+  if (!archive?.actor_fitness) return undefined;
   const cell = archive.descriptors.findIndex((d) => d.every((v, i) => v === asked[i]));
   return archive.actor_fitness[cell] ?? undefined;
 }
@@ -347,11 +385,10 @@ function advance(now) {
   clip.request = requestAnimationFrame(advance);
 }
 
-let stageless = "";
 function buildStages() {
   if (stages) return;
   if (!run.scene) {
-    stageless = `${run.task} has no body model to draw: here are its numbers.`;
+    stageless = `${run.task} has no body model to draw, only numbers.`;
   } else {
     try {
       const other = { elite: "actor", actor: "elite" };
@@ -362,7 +399,7 @@ function buildStages() {
       }
     } catch {
       stages = null;
-      stageless = "This browser has no WebGL to draw with: here are the numbers.";
+      stageless = "This browser has no WebGL to draw with, only numbers.";
     }
   }
   $("transport").hidden = stages === null;
@@ -413,15 +450,25 @@ function fill(select, options, value) {
   if (options.some(([key]) => String(key) === String(value))) select.value = value;
 }
 
+/** Offer these iterations; who looks at the newest goes along, unless something is playing. */
 function setTime(iterations) {
   const slider = $("time");
-  const [atEnd, when] = [Number(slider.value) === Number(slider.max), run.iterations[Number(slider.value)]];
+  const when = iteration();
   run.iterations = iterations;
   slider.max = iterations.length - 1;
-  slider.value = atEnd ? iterations.length - 1 : Math.max(iterations.indexOf(when), 0);
+  slider.value = isNewest && !clip.playing ? newest() : Math.max(iterations.indexOf(when), 0);
 }
 
-let allSeeds = [];
+/** The place of the newest iteration that can be played: the archive is there before its checkpoint is. */
+function newest() {
+  const played = run.iterations.indexOf(run.kept.at(-1));
+  return played >= 0 ? played : run.iterations.length - 1;
+}
+
+function refuseEmpty({ iterations }) {
+  if (!iterations.length) throw new Error("The run has no snapshot of its archive yet: wait for its first checkpoint.");
+}
+
 async function begin() {
   run = await get("/api/run");
   document.title = `${run.name} – elites`;
@@ -442,9 +489,9 @@ async function begin() {
     return label;
   }));
   $("ask").hidden = exported || !run.conditioned;
-  if (!run.iterations.length) throw new Error("The run has no snapshot of its archive yet: wait for its first checkpoint.");
+  refuseEmpty(run);
   $("time").max = run.iterations.length - 1;
-  $("time").value = run.iterations.length - 1;
+  $("time").value = newest();
   const cells = await get("/api/cells");
   range = cells.fitness;
   map.setCells(run, cells);
@@ -453,6 +500,7 @@ async function begin() {
   await showArchive();
   await getMetrics();
   showCurves();
+  document.querySelector("main").inert = false;
   document.body.dataset.ready = "yes";
 }
 
@@ -466,19 +514,23 @@ async function bestSeed() {
 }
 
 /** What a run that is still training has added since. */
+async function catchUp() {
+  const news = await get("/api/run");
+  if (news.id !== run.id) return location.reload(); // another run is served here now
+  refuseEmpty(news);
+  const before = iteration();
+  const changed = news.evaluated !== run.evaluated || news.kept.join() !== run.kept.join();
+  run = { ...run, kept: news.kept, evaluated: news.evaluated, total: news.total };
+  setTime(news.iterations);
+  if (changed || !archive || iteration() !== before) await showArchive();
+  $("time-value").textContent = `${iteration()} of ${run.total}`;
+  if (await getMetrics()) showCurves();
+}
+
 async function follow() {
   try {
     if (document.hidden) return;
-    const news = await get("/api/run");
-    const before = iteration();
-    const changed = news.evaluated !== run.evaluated || news.kept.join() !== run.kept.join();
-    run = { ...run, kept: news.kept, evaluated: news.evaluated, total: news.total };
-    if (news.iterations.length !== run.iterations.length || news.iterations.at(-1) !== run.iterations.at(-1)) {
-      setTime(news.iterations);
-    }
-    if (changed || iteration() !== before) await showArchive();
-    $("time-value").textContent = `${iteration()} of ${run.total}`;
-    if (await getMetrics()) showCurves();
+    await catchUp();
     if (lost) say(null);
     lost = false;
   } catch (error) {
@@ -488,7 +540,6 @@ async function follow() {
     setTimeout(follow, POLL);
   }
 }
-let lost = false; // whether the last message came from here
 
 $("seed").addEventListener("change", () => attempt(async () => {
   clearStages();
@@ -499,6 +550,7 @@ $("seed").addEventListener("change", () => attempt(async () => {
 }));
 $("time").addEventListener("input", () => attempt(async () => {
   if (document.body.dataset.watching === "waiting") clearStages();
+  isNewest = Number($("time").value) >= newest();
   say(null);
   await showArchive();
 }));

@@ -1,6 +1,7 @@
 // The archive as a map: Voronoi cells in two dimensions, bars in one, points in a plane of two of many.
 
 import { extent, ofName, ofPage, oncePerFrame, sharp, ticks, viridis } from "./drawing.js";
+import { onFingers } from "./fingers.js";
 
 const MARGIN = { left: 44, right: 8, top: 8, bottom: 36 };
 
@@ -21,6 +22,7 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
   let journeys = []; // { colour, asked, reached, path }
   let view = { zoom: 1, x: 0, y: 0 }; // the part of the unit square that is seen
   const plan = oncePerFrame(draw);
+  canvas.dataset.margin = JSON.stringify(MARGIN); // for whoever wants to know where on it a place is
 
   const size = () => info.low.length;
   const unit = (value, axis) => (value - info.low[axis]) / (info.high[axis] - info.low[axis]);
@@ -65,15 +67,15 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
 
   function colourOf(cell) {
     const value = shade.values?.[cell];
-    if (value === null || value === undefined || value < 0 && shade.kind === "name") return null;
-    if (shade.kind === "name") return ofName(value);
+    if (value === null || value === undefined) return null;
+    if (shade.kind === "name") return value < 0 ? null : ofName(value);
     return viridis((value - shade.low) / (shade.high - shade.low || 1));
   }
 
   function draw() {
-    if (!info || !cells || !archive || !shade) return;
     const begun = performance.now();
     const { context } = sharp(canvas);
+    if (!info || !cells || !archive || !shade) return;
     const f = frame();
     const [ink, soft, line, empty, ground] = ["ink", "soft", "line", "empty", "ground"].map(ofPage);
     context.save();
@@ -86,7 +88,8 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     for (const journey of journeys) drawJourney(context, f, journey, ground);
     context.restore();
     drawAxes(context, f, soft, line);
-    performance.clearMeasures("paint map"); // of the last time: one is enough
+    // For the developer tools, and for benchmarks/viewer.py; of the last time alone.
+    performance.clearMeasures("paint map");
     performance.measure("paint map", { start: begun });
   }
 
@@ -97,24 +100,28 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     context.lineWidth = 0.6 / Math.max(...scale);
     context.strokeStyle = ground;
     for (let cell = 0; cell < paths.length; cell++) {
-      context.globalAlpha = 1;
-      context.fillStyle = empty;
       const colour = full(cell) ? colourOf(cell) : null;
-      if (colour !== null) {
-        context.fillStyle = colour;
-        context.globalAlpha = shown(cell) ? 1 : 0.12;
-      }
+      const faded = colour !== null && !shown(cell);
+      context.fillStyle = colour === null || faded ? empty : colour;
       context.fill(paths[cell]);
+      if (faded) {
+        context.globalAlpha = 0.12;
+        context.fillStyle = colour;
+        context.fill(paths[cell]);
+        context.globalAlpha = 1;
+      }
       context.stroke(paths[cell]);
     }
-    context.globalAlpha = 1;
     if (selected >= 0) {
-      context.strokeStyle = ink;
-      context.lineWidth = 2.5 / Math.max(...scale);
-      context.stroke(paths[selected]);
+      // Seen on every colour: the one of the two lines or the other.
+      for (const [style, width] of [[ground, 5.5], [ink, 2.5]]) {
+        context.strokeStyle = style;
+        context.lineWidth = width / Math.max(...scale);
+        context.stroke(paths[selected]);
+      }
     }
     context.restore();
-    if (marked) for (const cell of marked) dot(context, ...toScreen(...placeOf(cell), f), 2.5, ground, ink);
+    if (marked) for (const cell of marked) dot(context, ...toScreen(...placeOf(cell), f), 3.5, ground, ink);
   }
 
   /** What the bottom and the top of bars stand for. */
@@ -175,6 +182,7 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
         context.beginPath();
         points.forEach((p) => context.lineTo(...p));
         context.setLineDash(dash);
+        context.lineJoin = context.lineCap = "round";
         context.strokeStyle = style;
         context.lineWidth = wide;
         context.stroke();
@@ -230,15 +238,15 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     context.restore();
   }
 
-
   // ------------------------------------------------------------------- pointer and keyboard
+
+  const isInside = (x, y, f) => x >= f.left && x <= f.left + f.width && y >= f.top && y <= f.top + f.height;
 
   /** The cell at a point of the screen, -1 for none. */
   function cellAt(x, y) {
-    if (!cells || !archive) return -1;
     const f = frame();
+    if (!cells || !archive || !isInside(x, y, f)) return -1;
     const [u, v] = toUnit(x, y, f);
-    if (u < 0 || u > 1 || v < 0 || v > 1 || x < f.left || y > f.top + f.height) return -1;
     // Points are met within twelve pixels; cells in task units, as the archive measures: only then
     // is the nearest middle that of the own cell.
     const points = size() > 2;
@@ -298,46 +306,38 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     canvas.style.touchAction = view.zoom > 1 ? "none" : "pan-y";
   }
 
+  function moveBy(dx, dy) {
+    const f = frame();
+    view.x -= dx / f.width / view.zoom;
+    view.y += dy / f.height / view.zoom;
+    keepInside();
+    tip.hidden = true;
+    plan();
+  }
+
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   };
-  let drag = null;
-  canvas.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0 || !event.isPrimary) return;
-    drag = { from: at(event), view: { ...view }, moved: false };
-    canvas.setPointerCapture(event.pointerId);
+  const isBusy = onFingers(canvas, {
+    onDrag: moveBy,
+    onPinch(factor, x, y, dx, dy) {
+      moveBy(dx, dy);
+      zoomBy(factor, x, y);
+    },
+    onClick(x, y) {
+      if (!info || !archive || !isInside(x, y, frame())) return;
+      tip.hidden = true; // what comes of the click is drawn there
+      onPick(cellAt(x, y), placeAt(x, y));
+    },
   });
   canvas.addEventListener("pointermove", (event) => {
-    if (!info) return;
+    if (!info || isBusy()) return;
     const [x, y] = at(event);
-    if (drag) {
-      const [dx, dy] = [x - drag.from[0], y - drag.from[1]];
-      drag.moved ||= Math.hypot(dx, dy) > 4;
-      if (drag.moved) {
-        const f = frame();
-        view.x = drag.view.x - dx / f.width / view.zoom;
-        view.y = drag.view.y + dy / f.height / view.zoom;
-        keepInside();
-        tip.hidden = true;
-        plan();
-        return;
-      }
-    }
     const cell = cellAt(x, y);
     if (cell >= 0) showTip(cell, x, y);
     else tip.hidden = true;
   });
-  canvas.addEventListener("pointerup", (event) => {
-    const wasClick = drag && !drag.moved;
-    drag = null;
-    if (!wasClick || !info) return;
-    const [x, y] = at(event);
-    const cell = cellAt(x, y);
-    tip.hidden = true; // what comes of the click is drawn there
-    if (cell >= 0 || size() > 2) onPick(cell, placeAt(x, y));
-  });
-  canvas.addEventListener("pointercancel", () => (drag = null));
   for (const name of ["pointerleave", "blur"]) canvas.addEventListener(name, () => (tip.hidden = true));
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
@@ -350,13 +350,14 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     if (event.key in ARROWS) {
       event.preventDefault();
       const next = neighbour(ARROWS[event.key]);
-      if (next < 0) return;
-      onMove(next);
-      bringIntoView(next);
-      showTip(next, ...toScreen(...placeOf(next), frame()));
-    } else if (event.key === "Enter" || event.key === " ") {
+      if (next >= 0) goTo(next);
+    } else if (event.key === "n" && marked?.size) {
+      const order = [...marked].sort((a, b) => a - b);
+      goTo(order.find((cell) => cell > selected) ?? order[0]);
+    } else if (event.key === "Escape") tip.hidden = true;
+    else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
-      if (selected >= 0) {
+      if (selected >= 0 && !event.repeat) {
         tip.hidden = true;
         const centre = cells.centroids[selected];
         onPick(selected, Object.fromEntries(centre.map((v, i) => [i, v])));
@@ -366,11 +367,18 @@ export function createMap(canvas, tip, { onPick, onMove, describe }) {
     else if (event.key === "0") api.whole();
   });
 
-  /** The nearest cell that lies in a direction. */
+  function goTo(cell) {
+    onMove(cell);
+    bringIntoView(cell);
+    showTip(cell, ...toScreen(...placeOf(cell), frame()));
+  }
+
+  /** The nearest cell that lies in a direction; without a selection, that in the middle. */
   function neighbour([dx, dy]) {
     const from = selected >= 0 ? placeOf(selected) : [0.5, 0.5];
-    let [best, least] = [selected >= 0 ? -1 : cellAt(...toScreen(...from, frame())), Infinity];
-    if (best >= 0) return best;
+    const middle = selected >= 0 ? -1 : cellAt(...toScreen(...from, frame()));
+    if (middle >= 0) return middle;
+    let [best, least] = [-1, Infinity];
     for (let cell = 0; cell < cells.centroids.length; cell++) {
       if (cell === selected || (size() > 2 && !full(cell))) continue;
       const [u, v] = placeOf(cell);

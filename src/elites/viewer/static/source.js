@@ -5,16 +5,31 @@ const recorded = element ? JSON.parse(element.textContent) : null;
 
 export const exported = recorded !== null;
 
+const page = Math.random().toString(36).slice(2); // tells this page from others, also of the same run
+let count = 0;
+let waiting = null; // for the answer to the last rollout that was asked for
+
+const address = (path, query) => (Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
+
 /** The answer to a question; an Error with a sentence for people if there is none. */
 export async function get(path, query = {}) {
-  const address = Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path;
-  if (exported) {
-    if (address in recorded) return recorded[address];
-    throw new Error("This is an exported page: it holds the recordings of the marked cells alone.");
-  }
+  if (!exported) return fetched(address(path, query));
+  if (address(path, query) in recorded) return recorded[address(path, query)];
+  throw new Error("This is an exported page: it holds the recordings of the marked cells alone.");
+}
+
+/** The same for a rollout: one that was asked for before and has not come is not computed any more. */
+export async function getRollout(path, query) {
+  if (exported) return get(path, query);
+  waiting?.abort();
+  waiting = new AbortController();
+  return fetched(address(path, { ...query, page, count: ++count }), waiting.signal);
+}
+
+async function fetched(place, signal) {
   let response;
   try {
-    response = await fetch(address);
+    response = await fetch(place, { signal });
   } catch {
     throw new Error("The server does not answer: 'elites view' has ended.");
   }

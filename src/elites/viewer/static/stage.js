@@ -2,6 +2,7 @@
 
 import * as THREE from "./three/three.module.min.js";
 import { ofPage, oncePerFrame } from "./drawing.js";
+import { onFingers } from "./fingers.js";
 
 /**
  * Poses of a recording: `place(frame, body, vector)` and `turn(frame, body, quaternion)`. A frame may lie
@@ -101,7 +102,7 @@ export function createStage(canvas, scene, tint, onCamera) {
     }
     floor = checkered(new THREE.Color(ground), new THREE.Color(line));
     world.add(floor);
-    if (trail) trail.material.color.set(ofPage(tint));
+    for (const part of [trail, ...marks]) part?.material.color.set(ofPage(tint));
     plan();
   }
 
@@ -141,6 +142,7 @@ export function createStage(canvas, scene, tint, onCamera) {
       if (isOnTheGround(recording)) {
         marks = [mark(recording.asked, 0.5, 0.36), mark(recording.reached, 0.16, 0)];
         world.add(...marks);
+        for (const { position } of marks) way.expandByPoint(position);
       }
     }
     frame = 0;
@@ -162,7 +164,6 @@ export function createStage(canvas, scene, tint, onCamera) {
     way = new THREE.Box3();
     for (let i = 0; i < poses.frames; i++) way.expandByPoint(poses.place(i, 0, vector));
     for (const part of scenery) way.expandByObject(part); // a camera that stays shows the walls
-    stay(way);
   }
 
   function stay(box) {
@@ -202,7 +203,7 @@ export function createStage(canvas, scene, tint, onCamera) {
 
   function mark([x, y], outer, inner) {
     const geometry = new THREE.RingGeometry(inner * robot, outer * robot, 40);
-    const ring = new THREE.Mesh(geometry, new THREE.MeshBasicMaterial({ color: ofPage(tint), side: THREE.DoubleSide }));
+    const ring = new THREE.Mesh(geometry, new THREE.MeshBasicMaterial({ side: THREE.DoubleSide }));
     ring.position.set(x, y, 0.012 * robot);
     return ring;
   }
@@ -260,17 +261,10 @@ export function createStage(canvas, scene, tint, onCamera) {
     plan();
     onCamera(turn);
   }
-  let drag = null;
-  canvas.addEventListener("pointerdown", (event) => {
-    drag = [event.clientX, event.clientY];
-    canvas.setPointerCapture(event.pointerId);
+  onFingers(canvas, {
+    onDrag: (dx, dy) => look({ around: -dx * 0.008, above: dy * 0.008 }),
+    onPinch: (factor, x, y, dx, dy) => look({ closer: factor, around: -dx * 0.008, above: dy * 0.008 }),
   });
-  canvas.addEventListener("pointermove", (event) => {
-    if (!drag) return;
-    look({ around: (drag[0] - event.clientX) * 0.008, above: (event.clientY - drag[1]) * 0.008 });
-    drag = [event.clientX, event.clientY];
-  });
-  for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => (drag = null));
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
     look({ closer: Math.exp(-event.deltaY * 0.0012) });
