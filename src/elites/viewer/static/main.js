@@ -245,7 +245,7 @@ async function ask() {
 }
 
 async function play(place, actorTitle, eliteOf, question) {
-  clearStages();
+  interrupt(); // what is seen stays, faded, until there is something else
   const mine = asked;
   say(null);
   const of = { seed: seed(), iteration: iteration() };
@@ -286,17 +286,22 @@ async function play(place, actorTitle, eliteOf, question) {
   }
 }
 
-/** Nothing on the stages; an answer that is still to come is not wanted any more. */
-function clearStages() {
+/** Nothing plays, and an answer that is still to come is not wanted any more. */
+function interrupt() {
   asked++;
   stop();
   shownOf = null;
   showJourneys();
+  $("moment").disabled = $("play").disabled = true;
+}
+
+/** Nothing on the stages. */
+function clearStages() {
+  interrupt();
   show("elite", null, "Elite", "");
   show("actor", null, SAME, "");
   clip = { ...clip, frames: 1, moment: 0 };
   $("moment").max = 0;
-  $("moment").disabled = $("play").disabled = true;
   $("watching").textContent = exported ? "Click a marked cell." : "Click a cell of the map.";
   document.body.dataset.watching = "nothing";
   moveTo(0);
