@@ -36,7 +36,8 @@ def main() -> None:
     runs: dict[str, Curves] = defaultdict(dict)
     for path in sorted(options.folder.glob("*_seeds_*.csv")):
         if not path.stem.endswith("reach"):
-            columns = by_seed(read_table(path))
+            rows = read_table(path)
+            columns = by_seed(rows, len(np.unique(rows["seed"])))
             for i, seed in enumerate(columns["seed"][0]):
                 curves = {metric: values[:, i] for metric, values in columns.items()}
                 if first <= seed <= last:

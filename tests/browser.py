@@ -5,11 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
 
 import pytest
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = os.environ.get("ELITES_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), "")
+
+
+def _starts(path: str) -> bool:
+    """Not so a name that only says how to install one."""
+    done = subprocess.run([path, "--version"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+_FOUND = (os.environ.get("ELITES_CHROMIUM"), *map(shutil.which, _NAMES))
+CHROMIUM = next((path for path in _FOUND if path and _starts(path)), "")
 needs_browser = pytest.mark.skipif(
     not CHROMIUM, reason="LEFT OUT: no Chromium found; install one, or set ELITES_CHROMIUM"
 )

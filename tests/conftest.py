@@ -10,6 +10,7 @@ import shutil
 import tempfile
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.pop("ELITES_DEBUG", None)  # tracebacks instead of messages
 # Many tests build the same algorithm anew: what one compiled, no other need, be it in another
 # worker or in a process that a test starts. They all inherit this from the process that comes first
 # and removes it at its end.

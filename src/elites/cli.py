@@ -142,8 +142,10 @@ def evaluate(
     from elites.runs import evaluation, job, saved
 
     job.choose_device(device)
-    with job.memory_errors_explained():
+    with job.memory_errors_explained(), directories.held_if_free(run) as is_free:
         results, iteration = saved.load_checkpoint(directory, checkpoint)
+        if not is_free:  # training writes the tables of its end itself
+            target = run / f"evaluation_{iteration:09d}"
         target.mkdir(exist_ok=True)  # not after the work is done
         evaluation.write(target, results, results.reach(), iteration)
     print(f"{run}, iteration {iteration}, {counted(len(results.seeds), 'seed')}")

@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -82,14 +83,26 @@ def watched(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def started(*arguments: object, environ=None) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command(*arguments),
-        env=environ or environment(),
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+def started(
+    *arguments: object,
+    environ: dict[str, str] | None = None,
+    handled: signal.Signals | None = None,
+    ignored: signal.Signals | None = None,
+) -> subprocess.Popen[str]:
+    """A process that goes on; it begins with one signal handled or ignored, as a parent decides."""
+    how = {handled: signal.SIG_DFL, ignored: signal.SIG_IGN}
+    before = {number: signal.signal(number, what) for number, what in how.items() if number}
+    try:
+        return subprocess.Popen(
+            command(*arguments),
+            env=environ or environment(),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def succeed(*arguments: object, **options) -> subprocess.CompletedProcess[str]:

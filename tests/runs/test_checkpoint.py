@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import threading
 import zipfile
 from pathlib import Path
 
@@ -234,3 +235,22 @@ def test_a_damaged_one_is_set_aside_and_the_link_follows(tmp_path):
     checkpoint.set_aside(save(tmp_path, 4))
     assert load(tmp_path / "last").iteration == 3
     assert len(list(tmp_path.glob("damaged-000000004-*"))) == 1
+
+
+def test_the_newest_is_read_while_others_come(tmp_path):
+    """A reader beside a run that saves fast finds its checkpoints dropped, and takes newer ones."""
+    save(tmp_path, 0)
+
+    def saving() -> None:
+        for iteration in range(1, 120):
+            save(tmp_path, iteration)
+
+    saver = threading.Thread(target=saving)
+    saver.start()
+    seen = []
+    while saver.is_alive():
+        found = checkpoint.newest(tmp_path, load, warn=pytest.fail)
+        assert found is not None
+        seen.append(found.iteration)
+    saver.join()
+    assert seen == sorted(seen)

@@ -55,7 +55,7 @@ def lines_in(path: Path) -> int:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
     path = tmp_path / "run"
-    process = started("train", *POINT, *LONG, "--output", path)
+    process = started("train", *POINT, *LONG, "--output", path, handled=number)
     wait_for(lambda: lines_in(path / "metrics.csv") > 3, process)
     process.send_signal(number)
     out, err = process.communicate()
@@ -72,6 +72,19 @@ def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
     assert [int(r["iteration"]) for r in rows(path / "metrics.csv")] == [*range(1, last + 3)]
 
 
+def test_a_run_that_is_not_to_end_with_its_terminal_does_not(tmp_path):
+    """As under nohup: a signal that is ignored stays so."""
+    path = tmp_path / "run"
+    process = started("train", *POINT, *LONG, "--output", path, ignored=signal.SIGHUP)
+    wait_for(lambda: lines_in(path / "metrics.csv") > 3, process)
+    process.send_signal(signal.SIGHUP)
+    before = lines_in(path / "metrics.csv")
+    wait_for(lambda: lines_in(path / "metrics.csv") > before + 20, process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode == 3, err
+
+
 def test_a_second_signal_leaves_at_once(tmp_path):
     """Even from within the compiler, which knows nothing of signals."""
     path = tmp_path / "run"
@@ -82,7 +95,7 @@ def test_a_second_signal_leaves_at_once(tmp_path):
         if line.startswith("compiling"):
             break
     process.send_signal(signal.SIGTERM)
-    assert "stopping after this iteration" in "".join(process.stderr.readline() for _ in range(2))
+    assert any("stopping after this iteration" in line for line in process.stderr)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM
@@ -231,7 +244,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_no_debris(run, tmp_path):
         ["bash", "-c", 'ulimit -f 20; exec "$@"', "-", *resuming],
         capture_output=True,
         text=True,
-        env=environment(JAX_COMPILATION_CACHE_DIR=str(compiled)),
+        env=environment(JAX_COMPILATION_CACHE_DIR=str(compiled), PYTHONDONTWRITEBYTECODE="1"),
         check=False,
     )
     line = complaint(done, 1)

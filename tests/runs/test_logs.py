@@ -45,7 +45,15 @@ def test_half_a_last_line_is_passed_over(tmp_path, cut):
     path.write_bytes(path.read_bytes()[:-cut])
     table = logs.read_table(path)
     assert table["iteration"].tolist() == [1, 1, 2, 2, 3]
-    assert logs.by_seed(table)["value"].tolist() == [[0.1, 0.1], [0.2, 0.2]]
+    assert logs.by_seed(table, 2)["value"].tolist() == [[0.1, 0.1], [0.2, 0.2]]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_half_a_first_iteration_is_no_smaller_number_of_seeds(tmp_path, rows):
+    path = tmp_path / "t.csv"
+    table_of(path, 1)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[: 1 + rows]))
+    assert logs.by_seed(logs.read_table(path), 2)["value"].shape == (rows // 2, 2)
 
 
 def test_other_damage_names_the_line(tmp_path):

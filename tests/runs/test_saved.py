@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import csv
+import os
+import platform
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from program import arrays, newest, rows, succeed
 
 import elites
 from elites.core import catalogue
+from elites.runs import directory as directories
 
 
 def test_load_gives_archive_actor_and_metrics(conditioned):
@@ -55,6 +60,48 @@ def test_evaluate_finds_what_training_found(conditioned, tmp_path):
             assert c["fitness"] == c["reevaluated_fitness"]
     for text in ("QD-score", "coverage", "maximum fitness", "descriptor-conditioned QD-score"):
         assert text in done.stdout
+
+
+def test_evaluate_beside_training_leaves_its_tables_alone(run):
+    """Those of the end, which training writes, are not replaced by those of an iteration before."""
+    before = (run / "evaluation" / "metrics.csv").read_bytes()
+    with directories.locked(run):
+        done = succeed("evaluate", run, apart=True)
+    assert "evaluation_000000009" in done.stdout
+    assert (run / "evaluation_000000009" / "metrics.csv").read_bytes() == before
+    assert (run / "evaluation" / "metrics.csv").read_bytes() == before
+    assert (run / "run.lock").read_text() == ""
+
+
+def test_two_that_write_one_file_do_not_meet(tmp_path):
+    """Each of two processes writes whole files: none fails, and none is mixed."""
+    path = tmp_path / "table.csv"
+    script = (
+        "import sys; from pathlib import Path; from elites.runs.directory import write_text\n"
+        "for _ in range(150): write_text(Path(sys.argv[1]), sys.argv[2] * 5000)"
+    )
+    writers = [
+        subprocess.Popen([sys.executable, "-c", script, str(path), letter]) for letter in "ab"
+    ]
+    while any(writer.poll() is None for writer in writers):
+        if path.exists():
+            assert path.read_text() in ("a" * 5000, "b" * 5000)
+    assert [writer.returncode for writer in writers] == [0, 0]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_what_a_process_that_is_gone_was_writing_is_removed(tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    here = platform.node()
+    left = [
+        tmp_path / f".metrics.writing-{here}-{number}.csv" for number in (gone.pid, os.getpid())
+    ]
+    left.append(tmp_path / f".metrics.writing-another-{gone.pid}.csv")
+    for file in left:
+        file.write_text("")
+    directories.sweep(tmp_path)
+    assert [file.exists() for file in left] == [False, True, True]
 
 
 def test_evaluate_repeats_the_episodes_of_a_stochastic_task(tmp_path):

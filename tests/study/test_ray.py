@@ -47,21 +47,20 @@ def alone(tmp_path_factory):
 
 
 @pytest.fixture
-def cluster():
+def cluster(monkeypatch):
     import ray
     from ray.cluster_utils import Cluster
 
-    before = dict(os.environ)
-    os.environ.update(environment(RAY_DEDUP_LOGS="0", RAY_USAGE_STATS_ENABLED="0"))
+    for name, value in environment(RAY_DEDUP_LOGS="0", RAY_USAGE_STATS_ENABLED="0").items():
+        monkeypatch.setenv(name, value)
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    made.add_node(num_cpus=1)
-    made.add_node(num_cpus=1)
+    made.add_node(wait=False, num_cpus=1)
+    made.add_node(wait=False, num_cpus=1)
+    made.wait_for_nodes(timeout=300)
     ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
     yield made
     ray.shutdown()
     made.shutdown()
-    os.environ.clear()
-    os.environ.update(before)
 
 
 def machine_of(cluster, run: str):
@@ -85,13 +84,16 @@ def machine_of(cluster, run: str):
 def test_a_lost_machines_run_goes_on_elsewhere(cluster, alone, tmp_path, in_place):
     study = open_study(tmp_path, PLAN)
     out = io.StringIO()
+    killed = []
 
     def kill() -> None:
         """Once a run has saved something, the machine it is on dies."""
         slow = study.items()[1]
         while not (study.run(slow).checkpoints / "last").exists():
             time.sleep(0.05)
-        cluster.remove_node(machine_of(cluster, slow.name), allow_graceful=False)
+        machine = machine_of(cluster, slow.name)
+        cluster.remove_node(machine, allow_graceful=False)
+        killed.append(machine)
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
@@ -100,6 +102,7 @@ def test_a_lost_machines_run_goes_on_elsewhere(cluster, alone, tmp_path, in_plac
     result = scheduler.work_off(study, engine, Live(study, out, every=0.2))
     killer.join(timeout=10)
     assert not killer.is_alive()
+    assert killed, "the run was done before its machine could be killed"
     assert (result.done, result.failed) == (2, []), out.getvalue()
     assert "was lost with its machine: goes on elsewhere" in out.getvalue()
     assert [item.error for item in study.items()] == ["", ""]

@@ -189,6 +189,20 @@ def test_a_damaged_run_is_named_and_left_out(copy):
     assert "pga_me" in text
 
 
+def test_an_evaluation_of_another_iteration_is_not_taken_for_the_end(copy):
+    run = sorted((copy / "runs").iterdir())[0]
+    table = run / "evaluation" / "metrics.csv"
+    header, *lines = table.read_text().splitlines()
+    place = header.split(",").index("iteration")
+    rows = [line.split(",") for line in lines]
+    for row in rows:
+        row[place] = "1"
+    table.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n")
+    problems = collect.collect(Study(copy)).problems
+    assert len(problems) == 1
+    assert f"{run / 'evaluation'} is not of iteration" in problems[0]
+
+
 def test_results_of_another_program_lie_beside_ours(copy, tmp_path):
     foreign = tmp_path / "theirs.csv"
     lines = ["evaluations,metric,value,seed"]

@@ -38,7 +38,7 @@ def test_it_listens_on_this_machine_alone(server):
     assert server.host == "127.0.0.1"
     assert server.get("/")[0] == 200
     with pytest.raises(ConnectionRefusedError):  # another address, although of the same machine
-        socket.create_connection(("127.0.0.2", int(server.port)), timeout=10)
+        socket.create_connection(("127.0.0.3", int(server.port)), timeout=10)
 
 
 def test_another_host_needs_a_token(run):

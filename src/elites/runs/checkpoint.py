@@ -197,6 +197,8 @@ def newest(
         except UnsuitableError:
             raise
         except CheckpointError as error:
+            if not path.exists():  # dropped while it was read: there are newer ones
+                return newest(directory, read, warn)
             warn(f"{error}; trying the one before")
     if paths:
         raise CheckpointError(
@@ -359,7 +361,7 @@ def _read_member(path, archive, info: zipfile.ZipInfo, name: str, entry) -> np.n
             raise CheckpointError(
                 f"{path}: {name} claims {size:,} bytes and has {info.file_size - member.tell():,}"
             )
-        if size > path.stat().st_size:
+        if size > os.fstat(archive.fp.fileno()).st_size:
             raise CheckpointError(f"{path}: {name} claims more bytes than the file has")
         array = np.empty(have, kind)
         view = memoryview(_raw(array))

@@ -26,6 +26,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -131,10 +132,11 @@ def _is_ours(name: str) -> bool:
 def discard(run: RunDirectory) -> None:
     """Remove what a new run wrote before it was refused; one that has saved anything is kept."""
     if not run.checkpoints.exists():
-        for name in (CONFIG, RESOLVED, ENVIRONMENT, METRICS, REACH):
-            (run.path / name).unlink(missing_ok=True)
         for directory in (run.kernels, run.snapshots, run.path / "events"):
             shutil.rmtree(directory, ignore_errors=True)
+        # The configuration last: with it, whatever is left is still known as a run.
+        for name in (RESOLVED, ENVIRONMENT, METRICS, REACH, CONFIG):
+            (run.path / name).unlink(missing_ok=True)
 
 
 # ------------------------------------------------------------------------------------------ files
@@ -149,8 +151,12 @@ def read_json(path: Path) -> Any:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes `path` if all goes well and vanishes if not."""
-    temporary = path.with_name(f".{path.stem}.writing{path.suffix}")
+    """A name to write to, which becomes `path` if all goes well and vanishes if not.
+
+    Each process has its own: two that write the same file do not write into each other's.
+    """
+    owner = f"{platform.node()}-{os.getpid()}"
+    temporary = path.with_name(f".{path.stem}.writing-{owner}{path.suffix}")
     try:
         with naming(temporary):
             temporary.unlink(missing_ok=True)
@@ -162,6 +168,24 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove what processes of this machine that are gone were writing there."""
+    for entry in folder.glob(".*.writing-*"):
+        owner = re.search(r"\.writing-(.*)-(\d+)(\.\w+)?$", entry.name)
+        if owner and owner[1] == platform.node() and not is_alive(int(owner[2])):
+            entry.unlink(missing_ok=True)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def write_text(path: Path, text: str) -> None:
@@ -243,6 +267,18 @@ def locked(path: Path) -> Iterator[str | None]:
                         directory.rmdir()
 
 
+@contextlib.contextmanager
+def held_if_free(path: Path) -> Iterator[bool]:
+    """Hold the run for this process, unless another does: whether it is held here."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(path))
+            held = True
+        except InUseError:
+            held = False
+        yield held
+
+
 # ------------------------------------------------------------------------------------ environment
 
 
@@ -276,8 +312,9 @@ def commit() -> str | None:
 
     def git(*arguments: str) -> str | None:
         done = subprocess.run(
-            ["git", "-C", str(source), *arguments], capture_output=True, text=True, check=False
-        )
+            ["git", "--no-optional-locks", "-C", str(source), *arguments],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
         return done.stdout.strip() if done.returncode == 0 else None
 
     # An installed copy may lie inside somebody else's repository, which does not know its files.

@@ -53,12 +53,13 @@ def write(directory: Path, results: Any, reach: Any, iteration: int) -> None:
                 reach.actor_descriptor_error[i],
             ]
         )
-        cells += [_cell_row(seed, i, cell, archive, reach) for cell in archive.cells]
+        cells += [[seed, iteration, *_cell_row(i, cell, archive, reach)] for cell in archive.cells]
     size = results.archives.centroids.shape[-1]
     _write_csv(
         directory / "cells.csv",
         [
             "seed",
+            "iteration",
             "cell",
             *_numbered("centroid", size),
             "fitness",
@@ -79,14 +80,13 @@ def write(directory: Path, results: Any, reach: Any, iteration: int) -> None:
     )
 
 
-def _cell_row(seed: int, i: int, cell: int, archive: Any, reach: Any) -> list[Any]:
+def _cell_row(i: int, cell: int, archive: Any, reach: Any) -> list[Any]:
     stored = archive.arrays
 
     def error(reached: np.ndarray) -> np.float32:
         return np.float32(np.linalg.norm(reached - stored.descriptors[cell]))
 
     return [
-        seed,
         int(cell),
         *stored.centroids[cell],
         stored.fitness[cell],

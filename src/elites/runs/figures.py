@@ -26,7 +26,7 @@ from matplotlib.lines import Line2D
 
 from elites.runs import directory as directories
 from elites.runs import evaluation, logs, snapshots
-from elites.runs.directory import METRICS, RESOLVED, RunDirectory, RunError
+from elites.runs.directory import RESOLVED, RunDirectory, RunError
 from elites.runs.voronoi import polygons
 
 # Okabe and Ito's palette, told apart by colour-blind people, each with a line style of its own.
@@ -62,7 +62,7 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
                 cells = logs.read_table(run.evaluation / "cells.csv")
                 figure = _reach_figure(facts, snapshot, cells, seeds[index])
                 drawn.append(_save(figure, run, "reach"))
-        table = logs.by_seed(logs.read_table(run / METRICS)) if (run / METRICS).exists() else {}
+        table = logs.metrics(run)
         if len(table.get("iteration", ())):
             drawn.append(_save(_curves_figure({facts["algorithm"]: table}, facts), run, "curves"))
             figure = _origin_figure(facts, table, snapshot, index)
@@ -78,9 +78,7 @@ def draw_comparison(runs: Sequence[RunDirectory], output: Path) -> list[Path]:
     facts = {}
     for run in runs:
         resolved = directories.read_json(run / RESOLVED)
-        if not (run / METRICS).exists():
-            raise RunError(f"{run.path} has no metrics yet")
-        table = logs.by_seed(logs.read_table(run / METRICS))
+        table = logs.metrics(run)
         if not len(table.get("iteration", ())):
             raise RunError(f"{run.path} has no metrics yet")
         task, label = resolved["task"], resolved["algorithm"]

@@ -8,7 +8,7 @@ from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import evaluation, logs, snapshots
-from elites.runs.directory import ENVIRONMENT, METRICS, RESOLVED, RunDirectory
+from elites.runs.directory import ENVIRONMENT, RESOLVED, RunDirectory
 from elites.runs.words import duration
 
 
@@ -50,8 +50,7 @@ def _rows(**facts: str) -> list[str]:
 
 
 def _progress(run: RunDirectory) -> dict[str, str]:
-    path = run / METRICS
-    table = logs.by_seed(logs.read_table(path)) if path.exists() else {}
+    table = logs.metrics(run)
     if not len(table.get("iteration", ())):
         return {"progress": "no iteration finished yet"}
     last = {name: column[-1] for name, column in table.items()}

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from elites.runs.directory import RunError, flush, naming, write_text
+from elites.runs.directory import METRICS, RunDirectory, RunError, flush, naming, write_text
 
 # ------------------------------------------------------------------------------------------- CSV
 
@@ -116,16 +116,20 @@ def read_table(path: Path) -> dict[str, np.ndarray]:
     return table
 
 
-def by_seed(table: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def metrics(run: RunDirectory) -> dict[str, np.ndarray]:
+    """The metrics of a run as columns [iterations, seeds]; none before there are any."""
+    path = run / METRICS
+    return by_seed(read_table(path), run.config().seeds) if path.exists() else {}
+
+
+def by_seed(table: Mapping[str, np.ndarray], seeds: int) -> dict[str, np.ndarray]:
     """Columns [iterations, seeds] of a table whose rows are (iteration, seed), in that order.
 
     An iteration that not all seeds have finished, at the end of a table that is being written, is
     left out.
     """
-    if not len(table.get("seed", ())):
-        return {name: np.zeros((0, 0)) for name in table}
-    seeds = len(np.unique(table["seed"]))
-    whole = len(table["seed"]) // seeds * seeds
+    rows = len(next(iter(table.values()), ()))
+    whole = rows // seeds * seeds
     return {name: column[:whole].reshape(-1, seeds) for name, column in table.items()}
 
 

@@ -20,7 +20,7 @@ from elites.runs import job as jobs
 from elites.runs import logs
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
-from elites.runs.directory import METRICS, RunDirectory, RunError
+from elites.runs.directory import RunDirectory, RunError
 from elites.training import Run
 
 
@@ -32,9 +32,10 @@ def load(path: Path | str, iteration: int | None = None) -> Run:
 def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Run, int]:
     """A run and the iteration it was loaded at."""
     found, iteration = Reader(run).load(iteration)
-    metrics = logs.by_seed(logs.read_table(run / METRICS)) if (run / METRICS).exists() else {}
     metrics = {
-        name: values for name, values in metrics.items() if name not in ("iteration", "seed")
+        name: values
+        for name, values in logs.metrics(run).items()
+        if name not in ("iteration", "seed")
     }
     return dataclasses.replace(found, metrics=metrics), iteration
 

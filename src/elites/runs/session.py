@@ -34,10 +34,13 @@ def start(path: Path, config: Config, go_on: bool = False) -> Outcome:
     config = dataclasses.replace(config.check(), task=tasks.absolute(config.task))
     if go_on and RunDirectory(path).exists():
         return _continue(path, lambda saved: config)
-    directories.refuse_existing(path)
-    with directories.locked(path):
+    if not go_on:
         directories.refuse_existing(path)
-        return _train(RunDirectory(path), config, fresh=True)
+    with directories.locked(path):
+        if not (go_on and RunDirectory(path).exists()):  # by another process, meanwhile
+            directories.refuse_existing(path)
+            return _train(RunDirectory(path), config, fresh=True)
+    return _continue(path, lambda saved: config)
 
 
 def resume(path: Path, **changes: Any) -> Outcome:

@@ -89,8 +89,8 @@ def _write_what_it_is(run: RunDirectory, config: Config, job: Job) -> None:
     # A summary says that a run is finished; it is about not to be.
     (run / directories.SUMMARY).unlink(missing_ok=True)
     checkpoints.sweep(run.checkpoints)
-    for left in run.snapshots.glob(".*"):
-        left.unlink()
+    for folder in (run.path, run.snapshots, run.evaluation, run.figures):
+        directories.sweep(folder)
 
 
 def _is_finished(run: RunDirectory, iteration: int) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 from elites import tasks
 from elites.runs import directory as directories
 from elites.runs import evaluation, logs, snapshots
-from elites.runs.directory import METRICS, RESOLVED, RunDirectory, RunError
+from elites.runs.directory import RESOLVED, RunDirectory, RunError
 from elites.study.study import Item, Study
 
 ARCHIVE_METRICS = (
@@ -111,16 +111,20 @@ def collect(study: Study) -> Results:
 
 def _add_run(group: Group, study: Study, item: Item) -> None:
     run = study.run(item)
-    if not (run / METRICS).exists():
-        return
-    group.facts = directories.read_json(run / RESOLVED)
-    table = logs.by_seed(logs.read_table(run / METRICS))
+    table = logs.metrics(run) if run.exists() else {}
     if not len(table.get("iteration", ())):
         return
+    group.facts = directories.read_json(run / RESOLVED)
     _join(group.curves, table)
     group.seeds += list(item.seed_numbers)
     if study.state(item) == "done":
         final = logs.read_table(run.evaluation / "metrics.csv")
+        last = group.facts["iterations"]
+        if (final["iteration"] != last).any():
+            raise ValueError(
+                f"{run.evaluation} is not of iteration {last}, the run's last. Evaluate it again "
+                f"with 'elites evaluate {run.path}'"
+            )
         group.finished += item.seeds
         for name, _ in FINAL_METRICS:
             before = group.final.get(name, np.zeros(0))

@@ -174,7 +174,11 @@ def _compute(place: _Place, plan: Any, item: dict[str, Any], start: int, collect
     wanted = Item(**item)
     if place.is_here():
         return _watch(Path(place.path), wanted, lambda: None)
-    folder = Path(tempfile.mkdtemp(prefix="elites-study-"))
+    for left in Path(tempfile.gettempdir()).glob("elites-study-*"):
+        owner = left.name.split("-")[2]  # a process that was killed leaves its run behind
+        if owner.isdigit() and not directories.is_alive(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"elites-study-{os.getpid()}-"))
     try:
         directories.write_json(folder / PLAN, plan)
         directories.write_json(folder / INDEX, {"format": FORMAT, "runs": [item]})
@@ -185,9 +189,11 @@ def _compute(place: _Place, plan: Any, item: dict[str, Any], start: int, collect
         sent = set(files)
 
         def send() -> None:
-            new = new_files(run, sent)
+            having = set(sent)
+            new = new_files(run, having)
             if new:
                 ray.get(collector.store.remote(wanted.name, start, new))
+                sent.update(having)  # not before they have arrived
 
         return _watch(folder, wanted, send)
     finally:

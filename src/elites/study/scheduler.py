@@ -92,6 +92,7 @@ class Scheduler:
                 self.queue.append(item)
                 time.sleep(self.pause)
                 return
+        self._held.pop(item.name, None)
         tried = dataclasses.replace(
             item, attempts=item.attempts + 1, error=self._last_words(item, code)
         )

@@ -158,13 +158,14 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
         "born": np.where(np.isfinite(fitness), snapshot["born"][index], -1),
     }
     if _evaluated(run) == iteration:
-        columns |= _errors(run, seed, len(fitness))
+        columns |= _errors(run, iteration, seed, len(fitness))
     return {name: plain(values) for name, values in columns.items()}
 
 
-def _errors(run: RunDirectory, seed: int, count: int) -> dict[str, np.ndarray]:
+def _errors(run: RunDirectory, iteration: int, seed: int, count: int) -> dict[str, np.ndarray]:
     table = logs.read_table(run.evaluation / "cells.csv")
-    rows = table["seed"] == seed
+    # An evaluation that is being written has its cells before its metrics.
+    rows = (table["seed"] == seed) & (table.get("iteration", iteration) == iteration)
     cell = table["cell"][rows].astype(int)
     result = {}
     for name, column in (
@@ -183,7 +184,7 @@ def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
     if not inside(run, path):
         return {}
     state = path.stat()
-    table = _table(path, state.st_mtime_ns, state.st_size)
+    table = _table(path, run.config().seeds, state.st_mtime_ns, state.st_size)
     if not len(table.get("iteration", ())):
         return {}
     new = table["iteration"][:, 0] > after
@@ -197,9 +198,9 @@ def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=2)
-def _table(path: Path, _changed: int, _size: int) -> dict[str, np.ndarray]:
+def _table(path: Path, seeds: int, _changed: int, _size: int) -> dict[str, np.ndarray]:
     """By columns [iterations, seeds]. Cached: every open page asks every few seconds."""
-    return logs.by_seed(logs.read_table(path))
+    return logs.by_seed(logs.read_table(path), seeds)
 
 
 def seed_index(run: RunDirectory, seed: int) -> int:

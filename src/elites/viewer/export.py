@@ -47,7 +47,7 @@ def export(
     if seed is not None:
         data.seed_index(run, seed)
     seeds = known["seeds"] if seed is None else [seed]
-    last = known["kept"][-1] if known["kept"] else None
+    last = player.newest if player.newest in known["iterations"] else None
     shown = _thinned(known["iterations"])
     if last is not None and last not in shown:
         shown = sorted([*shown, last])

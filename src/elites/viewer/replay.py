@@ -67,6 +67,11 @@ class Player:
             return self._load_newest()  # dropped meanwhile: the run goes on fast
         self._loaded = {iteration: found}
 
+    @property
+    def newest(self) -> int:
+        """The newest iteration that was there at the start, and can be played."""
+        return max(self._loaded)
+
     def scene(self) -> dict[str, Any] | None:
         """What to draw: the colliders of the body model; None for a task without one."""
         model = self.task.body_model

@@ -211,6 +211,13 @@ def bind(host: str, port: int | None) -> socket.socket:
     )
 
 
+class _Server(uvicorn.Server):
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        if self.server_state.tasks and not self.should_exit:
+            print("ending after this rollout; once more to leave at once", flush=True)
+        super().handle_exit(sig, frame)
+
+
 def serve(
     run: RunDirectory, host: str = LOCAL, port: int | None = None, open_browser: bool = True
 ) -> None:
@@ -228,10 +235,9 @@ def serve(
         address = f"http://{shown}:{bound}/" + (f"?token={token}" if token else "")
         app = application(run, player, Guard(host, bound, token))
         config = uvicorn.Config(
-            app, log_level="warning", server_header=False, lifespan="off", access_log=False,
-            timeout_graceful_shutdown=3,
-        )  # fmt: skip
-        server = uvicorn.Server(config)
+            app, log_level="warning", server_header=False, lifespan="off", access_log=False
+        )
+        server = _Server(config)
         threading.Thread(target=player.warm, daemon=True).start()
         print(f"{run.path}: {address}  (Ctrl-C ends it)", flush=True)
         if open_browser:

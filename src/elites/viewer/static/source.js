@@ -27,13 +27,13 @@ export async function getRollout(path, query) {
 }
 
 async function fetched(place, signal) {
-  let response;
+  let [response, answer] = [null, {}];
   try {
     response = await fetch(place, { signal });
+    if (response.headers.get("content-type")?.includes("json")) answer = await response.json();
   } catch {
     throw new Error("The server does not answer: 'elites view' has ended.");
   }
-  const answer = await response.json().catch(() => ({}));
   if (!response.ok) throw new Error(answer.error ?? `The server answered ${response.status}.`);
   return answer;
 }
