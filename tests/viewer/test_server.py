@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import time
 
 import pytest
 from page import SCENES, ready, serving
-from program import SMOKE, complaint, elites, succeed
+from program import SMOKE, complaint, elites, started, succeed
 
 from browser import browsing, errors, needs_browser
 from elites.runs.checkpoint import complete
@@ -306,6 +307,31 @@ def test_another_run_in_its_place_is_noticed(run, tmp_path):
         copy.rename(other)
         (tmp_path / "away").rename(copy)
         assert server.json("/api/run") == about
+
+
+def test_a_run_that_saves_all_the_time_is_served(tmp_path):
+    """Its checkpoints are dropped while the page's server reads them."""
+    path = tmp_path / "run"
+    endless = ("--evaluations", 10**7, "--checkpoint-every", 1)
+    training = started("train", "point_omni", "me", *SMOKE, *endless, "--output", path)
+    try:
+        while len(complete(path / "checkpoints")) < 2:
+            assert training.poll() is None, training.communicate()
+            time.sleep(0.01)
+        with serving(path) as server:
+            for _ in range(5):
+                about = server.json("/api/run")
+                archive = server.json(f"/api/archive?iteration={about['iterations'][-1]}&seed=0")
+                assert len(archive["fitness"]) == 32
+                query = f"iteration={about['kept'][-1]}&seed=0&cell=0"
+                answer = server.get(f"/api/watch?{query}")
+                if answer[0] != 200:  # it is empty, or was dropped in between
+                    assert answer[0] == 404
+                    assert any(words in error_of(answer) for words in ("is empty", "are not kept"))
+            assert training.poll() is None
+    finally:
+        training.terminate()
+        training.communicate()
 
 
 def test_bad_options_are_one_line(run, tmp_path):

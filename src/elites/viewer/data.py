@@ -34,7 +34,11 @@ def inside(run: RunDirectory, path: Path) -> bool:
 
 def iterations(run: RunDirectory) -> list[int]:
     """Those whose archive can be looked at."""
-    return [int(path.stem) for path in snapshots.paths(run) if inside(run, path)]
+    if not inside(run, run.snapshots):
+        return []
+    # There may be thousands, and what is no link needs no look at where it leads.
+    paths = snapshots.paths(run)
+    return [int(p.stem) for p in paths if not p.is_symlink() or inside(run, p)]
 
 
 def kept(run: RunDirectory) -> list[int]:
@@ -58,7 +62,9 @@ def identity(run: RunDirectory) -> str:
 
 def describe(run: RunDirectory) -> dict[str, Any]:
     """What the run is, and what of it there is to see."""
-    facts, seen = _facts(run), iterations(run)
+    facts = _facts(run)
+    playable = kept(run)  # before the others: a snapshot is there before its checkpoint is
+    seen = iterations(run)
     return {
         "id": identity(run),
         "name": run.path.resolve().name,
@@ -74,7 +80,7 @@ def describe(run: RunDirectory) -> dict[str, Any]:
         "origins": facts["origins"],
         "conditioned": facts["actor_conditioned"],
         "iterations": seen,
-        "kept": [iteration for iteration in kept(run) if iteration in seen],
+        "kept": [iteration for iteration in playable if iteration in seen],
         "evaluated": _evaluated(run),
         "trained_on": _trained_on(run),
     }
@@ -212,9 +218,9 @@ def seed_index(run: RunDirectory, seed: int) -> int:
 
 
 def _snapshot(run: RunDirectory, iteration: int) -> dict[str, np.ndarray]:
-    if iteration not in iterations(run):
-        raise NotThereError(f"there is no snapshot of iteration {iteration}")
     path = run.snapshots / f"{iteration:09d}.npz"
+    if not inside(run, path):
+        raise NotThereError(f"there is no snapshot of iteration {iteration}")
     return _read(path, path.stat().st_mtime_ns)
 
 

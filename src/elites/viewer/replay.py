@@ -54,22 +54,22 @@ class Player:
         """It must be whole: an older one would be shown as if it were the newest."""
         place = next(reversed(checkpoints.complete(self.run.checkpoints)), None)
         if place is None:
-            self._reader.load()  # says that there is none
-            return
-        weights = place / WEIGHTS
-        if weights.exists() and not data.inside(self.run, weights):
-            raise RunError(f"{weights} leads out of the run")
-        try:
-            found, iteration = self._reader.load(int(place.name))
-        except (CheckpointError, ValueError):
-            if place.exists():
-                raise
-            return self._load_newest()  # dropped meanwhile: the run goes on fast
+            found, iteration = self._reader.load()  # refused, unless one has come meanwhile
+        else:
+            weights = place / WEIGHTS
+            if weights.exists() and not data.inside(self.run, weights):
+                raise RunError(f"{weights} leads out of the run")
+            try:
+                found, iteration = self._reader.load(int(place.name))
+            except (CheckpointError, ValueError):
+                if place.exists():
+                    raise
+                return self._load_newest()  # dropped meanwhile: the run goes on fast
         self._loaded = {iteration: found}
 
     @property
     def newest(self) -> int:
-        """The newest iteration that was there at the start, and can be played."""
+        """The newest iteration that is loaded: it can be played, whatever is dropped meanwhile."""
         return max(self._loaded)
 
     def scene(self) -> dict[str, Any] | None:

@@ -436,9 +436,10 @@ function showCurves() {
 
 async function getMetrics() {
   if (exported && metrics) return false;
-  const known = metrics?.iteration?.at(-1) ?? 0;
-  const news = await get("/api/metrics", { after: known });
-  if (!news.iteration?.length) return false;
+  const known = () => metrics?.iteration?.at(-1) ?? 0;
+  const before = known();
+  const news = await get("/api/metrics", { after: before });
+  if (!news.iteration?.length || known() !== before) return false; // none, or somebody else got them
   if (!metrics) metrics = news;
   else {
     metrics.iteration.push(...news.iteration);
