@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--cells", type=int, default=8, help="how many to click")
     options = parser.parse_args()
-    command = [sys.executable, "-m", "elites.cli", "view", str(options.run), "--no-browser"]
+    command = [sys.executable, "-m", "elites", "view", str(options.run), "--no-browser"]
     start = time.perf_counter()
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

@@ -23,7 +23,7 @@ sys.exit(main())
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "elites.cli", *arguments], capture_output=True, text=True
+        [sys.executable, "-m", "elites", *arguments], capture_output=True, text=True
     )
 
 

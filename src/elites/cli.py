@@ -497,7 +497,7 @@ def _program() -> str:
     """How the user calls the command, which need not be on the PATH."""
     if shutil.which("elites"):
         return "elites"
-    return sys.argv[0] if sys.argv[0].endswith("elites") else "python -m elites.cli"
+    return sys.argv[0] if sys.argv[0].endswith("elites") else "python -m elites"
 
 
 # ---------------------------------------------------------------------------------- running them
@@ -633,7 +633,3 @@ def _help() -> str:
 
 def _first_line(command: Callable[..., Any]) -> str:
     return (command.__doc__ or "").partition("\n")[0].rstrip(".")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -37,7 +37,7 @@ def environment(cache: bool = True, **more: str) -> dict[str, str]:
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "elites.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "elites", *map(str, arguments)]
 
 
 def elites(

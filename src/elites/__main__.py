@@ -1,0 +1,7 @@
+"""`python -m elites` is the command `elites`."""
+
+import sys
+
+from elites.cli import main
+
+sys.exit(main())
