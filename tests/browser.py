@@ -14,8 +14,10 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 def _starts(path: str) -> bool:
     """Not so a name that only says how to install one."""
-    done = subprocess.run([path, "--version"], capture_output=True, check=False)
-    return done.returncode == 0
+    try:
+        return subprocess.run([path, "--version"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 _FOUND = (os.environ.get("ELITES_CHROMIUM"), *map(shutil.which, _NAMES))

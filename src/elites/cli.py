@@ -139,15 +139,22 @@ def evaluate(
     target = directory.evaluation
     if checkpoint is not None:
         target = run / f"evaluation_{checkpoint:09d}"
+    from elites.runs import checkpoint as checkpoints
     from elites.runs import evaluation, job, saved
 
     job.choose_device(device)
-    with job.memory_errors_explained(), directories.held_if_free(run) as is_free:
+    with job.memory_errors_explained():
         results, iteration = saved.load_checkpoint(directory, checkpoint)
-        if not is_free:  # training writes the tables of its end itself
-            target = run / f"evaluation_{iteration:09d}"
         target.mkdir(exist_ok=True)  # not after the work is done
-        evaluation.write(target, results, results.reach(), iteration)
+        reach = results.reach()
+    with directories.held_if_free(run) as is_free:
+        newest = checkpoints.complete(directory.checkpoints)[-1:]
+        if not is_free or iteration != int(
+            newest[0].name
+        ):  # training writes those of its end itself
+            target = run / f"evaluation_{iteration:09d}"
+            target.mkdir(exist_ok=True)
+        evaluation.write(target, results, reach, iteration)
     print(f"{run}, iteration {iteration}, {counted(len(results.seeds), 'seed')}")
     print("\n".join(columns(evaluation.table(target), right=(1, 2, 3))))
     print(f"tables: {target / 'metrics.csv'}, {target / 'cells.csv'}")
@@ -633,3 +640,7 @@ def _help() -> str:
 
 def _first_line(command: Callable[..., Any]) -> str:
     return (command.__doc__ or "").partition("\n")[0].rstrip(".")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -253,4 +253,5 @@ def test_the_newest_is_read_while_others_come(tmp_path):
         assert found is not None
         seen.append(found.iteration)
     saver.join()
+    assert seen
     assert seen == sorted(seen)

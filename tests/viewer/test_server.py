@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import threading
 import time
 
 import pytest
@@ -13,6 +14,8 @@ from program import SMOKE, complaint, elites, started, succeed
 
 from browser import browsing, errors, needs_browser
 from elites.runs.checkpoint import complete
+from elites.runs.directory import RunDirectory, RunError
+from elites.viewer.replay import Player
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +178,49 @@ def test_an_empty_cell_is_refused_in_words(server):
     answer = server.get(f"/api/watch?iteration={about['kept'][-1]}&seed=0&cell={cell}")
     assert answer[0] == 404
     assert error_of(answer) == f"cell {cell} is empty: no elite lives there"
+
+
+def test_a_question_that_a_page_has_given_up_is_not_computed(run):
+    player = Player(RunDirectory(run))
+    fitness = player._loaded[player.newest].archives.fitness[0]
+    cell = int(fitness.argmax())
+    said: dict[int, object] = {}
+
+    def watch(count: int) -> None:
+        try:
+            said[count] = player.watch(player.newest, 0, cell, "a page", count)["elite"]["cell"]
+        except RunError as error:
+            said[count] = str(error)
+
+    with player._turn:  # a rollout is under way
+        asking = [threading.Thread(target=watch, args=(count,)) for count in (1, 2)]
+        for thread in asking:
+            thread.start()
+        while player._latest.get("a page") != 2:
+            time.sleep(0.01)
+    for thread in asking:
+        thread.join()
+    # The first may have come after the second had counted itself: it is not wanted in any case.
+    assert said == {1: "the page has asked for something else meanwhile", 2: cell}
+
+
+def test_a_page_of_another_run_is_told_so(server):
+    about = server.json("/api/run")
+    assert server.get(f"/api/cells?run={about['id']}")[0] == 200
+    answer = server.get("/api/cells?run=another")
+    assert answer[0] == 409
+    assert "another run is served here now" in error_of(answer)
+
+
+def test_errors_of_an_evaluation_beside_training_are_shown(run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy, symlinks=True)
+    number = complete(copy / "checkpoints")[-1].name
+    (copy / "evaluation").rename(copy / f"evaluation_{number}")
+    with serving(copy) as server:
+        assert server.json("/api/run")["evaluated"] == int(number)
+        archive = server.json(f"/api/archive?iteration={int(number)}&seed=0")
+        assert any(value is not None for value in archive["actor_error"])
 
 
 def test_only_reading_is_possible(server):

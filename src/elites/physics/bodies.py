@@ -72,7 +72,7 @@ def computed_once(column: Array) -> Array:
     """The same numbers [rows, n], for a result with many readers that is worth storing.
 
     A CPU's XLA would compute it again for each of them; it does not look through a product, and one
-    with the identity is exact.
+    with the identity is exact. What is not finite spreads, but only within its robot.
     """
     identity = np.eye(column.shape[0], dtype=np.float32)
     return jax.lax.platform_dependent(

@@ -179,8 +179,11 @@ def complete(directory: Path) -> list[Path]:
     """The checkpoints of a run that have their final name, oldest first."""
     if not directory.is_dir():
         return []
-    found = (p for p in directory.iterdir() if p.name.isdigit() and not p.is_symlink())
-    return sorted((p for p in found if p.is_dir()), key=lambda p: int(p.name))
+    named = [p for p in directory.iterdir() if p.name.isdigit() and not p.is_symlink()]
+    found = [p for p in named if p.is_dir()]
+    if named and not any(p.exists() for p in named):  # all dropped meanwhile: there are newer ones
+        return complete(directory)
+    return sorted(found, key=lambda p: int(p.name))
 
 
 def newest(

@@ -155,8 +155,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Each process has its own: two that write the same file do not write into each other's.
     """
-    owner = f"{platform.node()}-{os.getpid()}"
-    temporary = path.with_name(f".{path.stem}.writing-{owner}{path.suffix}")
+    temporary = path.with_name(f".{path.stem}.writing-{this_process()}{path.suffix}")
     try:
         with naming(temporary):
             temporary.unlink(missing_ok=True)
@@ -173,19 +172,27 @@ def replacing(path: Path) -> Iterator[Path]:
 def sweep(folder: Path) -> None:
     """Remove what processes of this machine that are gone were writing there."""
     for entry in folder.glob(".*.writing-*"):
-        owner = re.search(r"\.writing-(.*)-(\d+)(\.\w+)?$", entry.name)
-        if owner and owner[1] == platform.node() and not is_alive(int(owner[2])):
+        if is_gone(re.sub(r"(\.\w+)?$", "", entry.name.partition(".writing-")[2])):
             entry.unlink(missing_ok=True)
 
 
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+def this_process() -> str:
+    """A name that says later whose something was."""
+    return f"{platform.node()}-{os.getpid()}"
+
+
+def is_gone(process: str) -> bool:
+    """Whether a process of that name was one of this machine, and is no more."""
+    machine, _, number = process.rpartition("-")
+    if machine != platform.node() or not number.isdigit():
         return False
-    except PermissionError:
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
         return True
-    return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
 
 
 def write_text(path: Path, text: str) -> None:

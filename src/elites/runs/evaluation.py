@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from elites.runs.directory import RunDirectory, write_text
+from elites.runs.directory import write_text
 from elites.runs.logs import read_table, text_of
 from elites.runs.words import number
 
@@ -114,9 +114,9 @@ def _write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
     write_text(path, buffer.getvalue())
 
 
-def iteration_of(run: RunDirectory) -> int | None:
-    """The iteration that the evaluation on disk is of; None without one."""
-    path = run.evaluation / "metrics.csv"
+def iteration_of(directory: Path) -> int | None:
+    """The iteration that the tables in a directory are of; None without any."""
+    path = directory / "metrics.csv"
     if not path.exists():
         return None
     rows = read_table(path).get("iteration", np.zeros(0))

@@ -57,7 +57,7 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
             index = snapshots.best_seed(snapshot) if seed is None else _index(seeds, seed)
             drawn.append(_save(_archive_figure(facts, snapshot, index, seeds), run, "archive"))
             # An evaluation of another iteration would be of another archive.
-            current = evaluation.iteration_of(run) == int(snapshot["iteration"])
+            current = evaluation.iteration_of(run.evaluation) == int(snapshot["iteration"])
             if facts["actor_conditioned"] and current:
                 cells = logs.read_table(run.evaluation / "cells.csv")
                 figure = _reach_figure(facts, snapshot, cells, seeds[index])

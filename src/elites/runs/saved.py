@@ -46,8 +46,9 @@ class Reader:
     def __init__(self, run: RunDirectory):
         self._run, self._config = run, run.config().check()
         self._job = jobs.build(self._config, run)
-        # The budget may have been raised since, and training may keep more than it did.
-        jobs.refuse_changed_task(run, self._job, but=("iterations", "state_bytes"))
+        # The budget may have been raised since; what follows is words, or of training alone.
+        may_differ = ("iterations", "state_bytes", "descriptor", "lengthscale", "offspring")
+        jobs.refuse_changed_task(run, self._job, but=may_differ)
         expected = self._job.expected.items()
         self._expected = {name: what for name, what in expected if jobs.is_weight(name)}
 

@@ -32,14 +32,13 @@ class Outcome:
 def start(path: Path, config: Config, go_on: bool = False) -> Outcome:
     """A new run. With `go_on`, the run that is there already continues, if it is the same one."""
     config = dataclasses.replace(config.check(), task=tasks.absolute(config.task))
-    if go_on and RunDirectory(path).exists():
-        return _continue(path, lambda saved: config)
-    if not go_on:
+    run = RunDirectory(path)
+    if not (go_on and run.exists()):
         directories.refuse_existing(path)
-    with directories.locked(path):
-        if not (go_on and RunDirectory(path).exists()):  # by another process, meanwhile
-            directories.refuse_existing(path)
-            return _train(RunDirectory(path), config, fresh=True)
+        with directories.locked(path):
+            if not (go_on and run.exists()):  # by another process, meanwhile
+                directories.refuse_existing(path)
+                return _train(run, config, fresh=True)
     return _continue(path, lambda saved: config)
 
 

@@ -29,10 +29,10 @@ class Signals:
         os.set_blocking(self._write, False)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in _STOPPING:
-            if (
-                signal.getsignal(number) != signal.SIG_IGN
-            ):  # nohup: it is not to end with a terminal
-                self._old[number] = signal.signal(number, lambda number, frame: None)
+            # Under nohup, a run is not to end with its terminal.
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue
+            self._old[number] = signal.signal(number, lambda number, frame: None)
         threading.Thread(target=self._listen, args=(self._read,), daemon=True).start()
         return self
 

@@ -89,12 +89,17 @@ def _write_what_it_is(run: RunDirectory, config: Config, job: Job) -> None:
     # A summary says that a run is finished; it is about not to be.
     (run / directories.SUMMARY).unlink(missing_ok=True)
     checkpoints.sweep(run.checkpoints)
-    for folder in (run.path, run.snapshots, run.evaluation, run.figures):
+    for left in run.snapshots.glob(".*"):  # nobody else writes there
+        left.unlink()
+    for folder in (run.path, run.evaluation, run.figures):
         directories.sweep(folder)
 
 
 def _is_finished(run: RunDirectory, iteration: int) -> bool:
-    return evaluation.iteration_of(run) == iteration and (run / directories.SUMMARY).exists()
+    return (
+        evaluation.iteration_of(run.evaluation) == iteration
+        and (run / directories.SUMMARY).exists()
+    )
 
 
 def _loop(

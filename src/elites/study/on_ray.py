@@ -172,13 +172,11 @@ def _compute(place: _Place, plan: Any, item: dict[str, Any], start: int, collect
     `start` counts the starts of all runs: that of a run which was lost before is higher.
     """
     wanted = Item(**item)
+    ray.get(collector.admit.remote(wanted.name, start))
     if place.is_here():
         return _watch(Path(place.path), wanted, lambda: None)
-    for left in Path(tempfile.gettempdir()).glob("elites-study-*"):
-        owner = left.name.split("-")[2]  # a process that was killed leaves its run behind
-        if owner.isdigit() and not directories.is_alive(int(owner)):
-            shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"elites-study-{os.getpid()}-"))
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=f"elites-study-{directories.this_process()}-"))
     try:
         directories.write_json(folder / PLAN, plan)
         directories.write_json(folder / INDEX, {"format": FORMAT, "runs": [item]})
@@ -198,6 +196,14 @@ def _compute(place: _Place, plan: Any, item: dict[str, Any], start: int, collect
         return _watch(folder, wanted, send)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Remove the runs that processes which were killed here have left behind."""
+    for left in Path(tempfile.gettempdir()).glob("elites-study-*"):
+        owner = left.name.removeprefix("elites-study-").rpartition("-")[0]
+        if directories.is_gone(owner):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _watch(study: Path, item: Item, send) -> tuple[int, str]:
@@ -278,8 +284,8 @@ def _put_file(target: Path, data: bytes) -> None:
 class _Collector:
     """An actor beside the study's directory, through which other machines read and write it.
 
-    A machine that was given up may still compute and send; once its run has been fetched by
-    another, it is turned away.
+    A machine that was given up may still compute and send; once its run has been begun by another,
+    it is turned away.
     """
 
     def __init__(self, path: str):
@@ -287,16 +293,19 @@ class _Collector:
         self._newest: dict[str, int] = {}
 
     def fetch(self, name: str, start: int) -> Files:
-        run = self._admit(name, start)
+        run = self._run(name, start)
         return new_files(run, set()) if (run / directories.CONFIG).exists() else {}
 
     def store(self, name: str, start: int, files: Files) -> None:
-        put(self._admit(name, start), files)
+        put(self._run(name, start), files)
 
-    def _admit(self, name: str, start: int) -> Path:
+    def _run(self, name: str, start: int) -> Path:
+        self.admit(name, start)
+        return self.study.path / "runs" / name
+
+    def admit(self, name: str, start: int) -> None:
         if name not in {item.name for item in self.study.items()}:
             raise ValueError(f"{json.dumps(name)} is no run of this study")
         if start < self._newest.get(name, 0):
             raise ValueError(f"{name} goes on elsewhere: this machine was given up")
         self._newest[name] = start
-        return self.study.path / "runs" / name

@@ -41,7 +41,10 @@ def answers(run: RunDirectory, player: Player) -> dict[str, Callable[[Query], An
 
     def of_the_same_run(answer: Callable[[Query], Any]) -> Callable[[Query], Any]:
         def checked(query: Query):
-            if data.identity(run) != player.identity:
+            now = data.identity(run)
+            if query.get("run", now) != now:
+                raise RunError("another run is served here now: load the page again")
+            if now != player.identity:
                 raise RunError(
                     f"the run at {run.path} is another one now: start 'elites view' again"
                 )

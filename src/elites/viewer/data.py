@@ -81,7 +81,7 @@ def describe(run: RunDirectory) -> dict[str, Any]:
         "conditioned": facts["actor_conditioned"],
         "iterations": seen,
         "kept": [iteration for iteration in playable if iteration in seen],
-        "evaluated": _evaluated(run),
+        "evaluated": max(_evaluations(run), default=None),
         "trained_on": _trained_on(run),
     }
 
@@ -114,10 +114,16 @@ def _trained_on(run: RunDirectory) -> str | None:
         return None  # for show alone
 
 
-def _evaluated(run: RunDirectory) -> int | None:
-    """The iteration whose archive was evaluated again, for the errors."""
-    tables = (run.evaluation / name for name in ("metrics.csv", "cells.csv"))
-    return evaluation.iteration_of(run) if all(inside(run, path) for path in tables) else None
+def _evaluations(run: RunDirectory) -> dict[int, Path]:
+    """Where the tables of archives that were evaluated again are, by iteration."""
+    found = {}
+    # Those of the end come last: of one iteration, they are taken.
+    for folder in (*run.path.glob("evaluation_*"), run.evaluation):
+        if all(inside(run, folder / name) for name in ("metrics.csv", "cells.csv")):
+            iteration = evaluation.iteration_of(folder)
+            if iteration is not None:
+                found[iteration] = folder
+    return found
 
 
 def cells(run: RunDirectory) -> dict[str, Any]:
@@ -163,13 +169,14 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
         "origin": np.where(np.isfinite(fitness), snapshot["origin"][index], -1),
         "born": np.where(np.isfinite(fitness), snapshot["born"][index], -1),
     }
-    if _evaluated(run) == iteration:
-        columns |= _errors(run, iteration, seed, len(fitness))
+    folder = _evaluations(run).get(iteration)
+    if folder is not None:
+        columns |= _errors(folder, iteration, seed, len(fitness))
     return {name: plain(values) for name, values in columns.items()}
 
 
-def _errors(run: RunDirectory, iteration: int, seed: int, count: int) -> dict[str, np.ndarray]:
-    table = logs.read_table(run.evaluation / "cells.csv")
+def _errors(folder: Path, iteration: int, seed: int, count: int) -> dict[str, np.ndarray]:
+    table = logs.read_table(folder / "cells.csv")
     # An evaluation that is being written has its cells before its metrics.
     rows = (table["seed"] == seed) & (table.get("iteration", iteration) == iteration)
     cell = table["cell"][rows].astype(int)

@@ -42,7 +42,7 @@ def export(
     known = ask("/api/run")
     if not known["iterations"]:
         raise ValueError(f"{run.path} has no snapshot of its archive yet: nothing to show")
-    ask("/api/cells")
+    count = len(ask("/api/cells")["centroids"])
     ask("/api/metrics", after=0)
     if seed is not None:
         data.seed_index(run, seed)
@@ -52,7 +52,8 @@ def export(
     if last is not None and last not in shown:
         shown = sorted([*shown, last])
     recorded = []
-    count = len(data.cells(run)["centroids"])
+    if cells and last is None:
+        raise ValueError(f"{run.path} keeps no policies of an archive that can be shown")
     for cell in cells:
         if not 0 <= cell < count:
             raise ValueError(f"there is no cell {cell}: they are numbered 0 to {count - 1}")

@@ -46,6 +46,7 @@ class Player:
         self.task = tasks.make(run.config().task)
         self._reader = saved.Reader(run)
         self._turn = threading.Lock()
+        self._counting = threading.Lock()
         self._latest: dict[str, int] = {}  # questions of each page, counted
         self._loaded: dict[int, Run] = {}
         self._load_newest()
@@ -104,13 +105,18 @@ class Player:
     @contextlib.contextmanager
     def _in_turn(self, page: str, count: int) -> Iterator[None]:
         """One rollout at a time; of a page that has asked something newer meanwhile, none."""
-        self._latest[page] = max(count, self._latest.pop(page, 0))
+        with self._counting:
+            self._latest[page] = max(count, self._latest.pop(page, 0))
+            if len(self._latest) > 100:
+                del self._latest[
+                    next(iter(self._latest))
+                ]  # of the page that has asked for nothing longest
         with self._turn:
-            if self._latest.get(page, count) > count:
+            with self._counting:
+                superseded = self._latest.get(page, count) > count
+            if superseded:
                 raise RunError("the page has asked for something else meanwhile")
             yield
-            while len(self._latest) > 100:
-                self._latest.pop(next(iter(self._latest)), None)
 
     def watch(
         self, iteration: int, seed: int, cell: int, page: str = "", count: int = 0
@@ -162,16 +168,23 @@ class Player:
     def _load(self, iteration: int) -> Run:
         """The run at an iteration that still has its policies."""
         if iteration not in self._loaded:
-            kept = data.kept(self.run)
-            if iteration not in kept:
-                raise NotThereError(
-                    f"the policies of iteration {iteration} are not kept, only those of "
-                    f"{' and '.join(map(str, kept)) or 'none'}"
-                )
-            found, _ = self._reader.load(iteration)
+            self._refuse_dropped(iteration)
+            try:
+                found, _ = self._reader.load(iteration)
+            except (CheckpointError, ValueError):
+                self._refuse_dropped(iteration)  # while it was read
+                raise
             # One more than is looked at, to go back and forth; an archive can be large.
             self._loaded = {**dict(list(self._loaded.items())[-1:]), iteration: found}
         return self._loaded[iteration]
+
+    def _refuse_dropped(self, iteration: int) -> None:
+        kept = data.kept(self.run)
+        if iteration not in kept:
+            raise NotThereError(
+                f"the policies of iteration {iteration} are not kept, only those of "
+                f"{' and '.join(map(str, kept)) or 'none'}"
+            )
 
     def _played(self, *parts: _Part | None) -> list[dict[str, Any] | None]:
         """Recordings of at most two policies; together, if their networks are of one shape."""

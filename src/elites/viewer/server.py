@@ -13,6 +13,7 @@ import contextlib
 import errno
 import hmac
 import ipaddress
+import os
 import platform
 import secrets
 import socket
@@ -213,7 +214,9 @@ def bind(host: str, port: int | None) -> socket.socket:
 
 class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: Any) -> None:
-        if self.server_state.tasks and not self.should_exit:
+        if self.should_exit:  # asked once before: not even a rollout is waited for
+            os._exit(128 + sig)
+        if self.server_state.tasks:
             print("ending after this rollout; once more to leave at once", flush=True)
         super().handle_exit(sig, frame)
 

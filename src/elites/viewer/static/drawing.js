@@ -102,6 +102,7 @@ export function ticks(low, high, count) {
 function label(value, step) {
   const [unit, name] = Math.abs(value) >= 1e6 ? [1e6, "M"] : Math.abs(value) >= 1e4 ? [1e3, "k"] : [1, ""];
   const decimals = Math.max(Math.ceil(-Math.log10(step / unit) - 1e-9), 0);
-  if (decimals > 4) return value === 0 ? "0" : value.toExponential(1);
+  if (decimals > 4 && value === 0) return "0";
+  if (decimals > 4) return value.toExponential(Math.min(Math.max(Math.ceil(Math.log10(Math.abs(value) / step) - 1e-9), 1), 9));
   return (value / unit).toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }) + name;
 }

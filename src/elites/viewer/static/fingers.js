@@ -47,9 +47,10 @@ export function onFingers(canvas, { onDrag, onPinch, onClick }) {
     if (click) onClick?.(...at(event));
     click = false;
   });
-  canvas.addEventListener("pointercancel", (event) => {
-    fingers.delete(event.pointerId);
-    click = false;
-  });
+  for (const name of ["pointercancel", "lostpointercapture"]) {
+    canvas.addEventListener(name, (event) => {
+      if (fingers.delete(event.pointerId)) click = false;
+    });
+  }
   return () => fingers.size > 0 && !click;
 }

@@ -1,6 +1,6 @@
 // The page: what is chosen, what is asked of the source for it, and which part shows the answer.
 
-import { exported, get, getRollout, playable } from "./source.js";
+import { cancelRollout, exported, get, getRollout, playable, setRun } from "./source.js";
 import { createMap } from "./map.js";
 import { createStage } from "./stage.js";
 import { createCurve } from "./curves.js";
@@ -68,18 +68,19 @@ async function showArchive() {
   const [number, when] = [seed(), iteration()];
   $("time-value").textContent = `${when} of ${run.total}`;
   $("time").setAttribute("aria-valuetext", `iteration ${when} of ${run.total}`);
-  const key = `${number} ${when} ${run.evaluated}`;
+  const keyOf = () => `${seed()} ${iteration()} ${run.evaluated}`;
+  const key = keyOf();
   if (!archives.has(key)) {
     try {
       const found = await get("/api/archive", { iteration: when, seed: number });
       if (archives.size > 400) archives.clear();
       archives.set(key, found);
     } catch (error) {
-      if (number === seed() && when === iteration()) hideArchive(when);
+      if (key === keyOf()) hideArchive(when);
       throw error;
     }
   }
-  if (number !== seed() || when !== iteration()) return; // the slider has moved on
+  if (key !== keyOf()) return; // the slider has moved on
   archive = archives.get(key);
   const fitness = archive.fitness.filter((v) => v !== null);
   const total = fitness.reduce((sum, v) => sum + v, 0);
@@ -281,14 +282,16 @@ async function play(place, actorTitle, eliteOf, question) {
     if (mine !== asked) return;
     clearStages();
     document.body.dataset.watching = "failed";
+    const failed = asked;
     if (!exported) await attempt(catchUp); // its checkpoint may just have given way to a newer one
-    say(error);
+    if (failed === asked) say(error);
   }
 }
 
 /** Nothing plays, and an answer that is still to come is not wanted any more. */
 function interrupt() {
   asked++;
+  cancelRollout();
   stop();
   shownOf = null;
   showJourneys();
@@ -456,13 +459,14 @@ function fill(select, options, value) {
   if (options.some(([key]) => String(key) === String(value))) select.value = value;
 }
 
-/** Offer these iterations; who looks at the newest goes along, unless something is playing. */
+/** Offer these iterations; who looks at the newest goes along, unless something plays or is about to. */
 function setTime(iterations) {
   const slider = $("time");
   const when = iteration();
   run.iterations = iterations;
   slider.max = iterations.length - 1;
-  slider.value = isNewest && !clip.playing ? newest() : Math.max(iterations.indexOf(when), 0);
+  const busy = clip.playing || document.body.dataset.watching === "waiting";
+  slider.value = isNewest && !busy ? newest() : Math.max(iterations.indexOf(when), 0);
 }
 
 /** The place of the newest iteration that can be played: the archive is there before its checkpoint is. */
@@ -477,6 +481,7 @@ function refuseEmpty({ iterations }) {
 
 async function begin() {
   run = await get("/api/run");
+  setRun(run.id);
   document.title = `${run.name} – elites`;
   $("name").textContent = run.name;
   $("about").textContent = `${run.algorithm} on ${run.task}` + (run.descriptor ? `; descriptor: ${run.descriptor}` : "");

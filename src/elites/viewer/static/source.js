@@ -9,11 +9,15 @@ const page = Math.random().toString(36).slice(2); // tells this page from others
 let count = 0;
 let waiting = null; // for the answer to the last rollout that was asked for
 
+let run = null;
+/** From now on, only answers about this run are wanted. */
+export const setRun = (id) => (run = id);
+
 const address = (path, query) => (Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
 
 /** The answer to a question; an Error with a sentence for people if there is none. */
 export async function get(path, query = {}) {
-  if (!exported) return fetched(address(path, query));
+  if (!exported) return fetched(address(path, run && path !== "/api/run" ? { ...query, run } : query));
   if (address(path, query) in recorded) return recorded[address(path, query)];
   throw new Error("This is an exported page: it holds the recordings of the marked cells alone.");
 }
@@ -23,8 +27,11 @@ export async function getRollout(path, query) {
   if (exported) return get(path, query);
   waiting?.abort();
   waiting = new AbortController();
-  return fetched(address(path, { ...query, page, count: ++count }), waiting.signal);
+  return fetched(address(path, { ...query, run, page, count: ++count }), waiting.signal);
 }
+
+/** A rollout that was asked for is not wanted any more. */
+export const cancelRollout = () => waiting?.abort();
 
 async function fetched(place, signal) {
   let [response, answer] = [null, {}];
