@@ -611,6 +611,15 @@ def _with_option(text: str, command: str) -> str:
         lambda m: f"--{'hp.' if m['hp'] else ''}{m['field'].replace('_', '-')} must",
         text,
     )
+    # What Python says of a text that is no number, alone or after other types were tried.
+    kind = re.search(r"invalid literal for int|could not convert string to float", text)
+    option = re.match(r"Error parsing (--\S+): ", text)
+    given = re.search(r"'([^']*)'[^']*$", text)
+    if kind and option and given:
+        wanted = "a whole number" if "int" in kind[0] else "a number"
+        text = f"{option[1]} must be {wanted}, got '{given[1]}'."
+    elif option and (several := re.search(r"Could not find valid parse for .*\[(.*)\]", text)):
+        text = f"{option[1]} cannot be made of {several[1].replace(',', '')}."
     return f"{text} See 'elites {command} --help'"
 
 
