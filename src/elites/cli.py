@@ -148,10 +148,9 @@ def evaluate(
         target.mkdir(exist_ok=True)  # not after the work is done
         reach = results.reach()
     with directories.held_if_free(run) as is_free:
-        newest = checkpoints.complete(directory.checkpoints)[-1:]
-        if not is_free or iteration != int(
-            newest[0].name
-        ):  # training writes those of its end itself
+        # The tables of a run's end are its training's: beside it, others lie apart.
+        newest = [int(place.name) for place in checkpoints.complete(directory.checkpoints)[-1:]]
+        if not is_free or newest != [iteration]:
             target = run / f"evaluation_{iteration:09d}"
             target.mkdir(exist_ok=True)
         evaluation.write(target, results, reach, iteration)
@@ -399,9 +398,10 @@ def view(
         raise ValueError("--cells, --rollouts and --seed are for --export")
     if export is not None and (host != "127.0.0.1" or port is not None):
         raise ValueError("--export serves nothing: leave out --host and --port")
-    if rollouts is not None and (rollouts < 1 or cells):
-        given = "together with --cells" if cells else rollouts
-        raise ValueError(f"--rollouts is how many to choose, at least 1; got {given}")
+    if rollouts is not None and cells:
+        raise ValueError("--cells names the recordings, --rollouts lets them be chosen: give one")
+    if rollouts is not None and rollouts < 1:
+        raise ValueError(f"--rollouts must be at least 1, got {rollouts}")
     if not host:
         raise ValueError("--host is empty; 0.0.0.0 stands for every address of this machine")
     if export is not None and export.exists():

@@ -55,7 +55,7 @@ def identity(run: RunDirectory) -> str:
         raise NotThereError(f"{run / CONFIG} is gone, or leads out of the run")
     begun: Any = run.config().to_json()
     if inside(run, run / ENVIRONMENT):
-        with contextlib.suppress(RunError, LookupError, TypeError):  # damaged: for show alone
+        with contextlib.suppress(RunError, LookupError, TypeError):  # damaged: do without
             begun = directories.read_json(run / ENVIRONMENT)[0]
     return hashlib.sha256(json.dumps(begun, sort_keys=True).encode()).hexdigest()[:16]
 
