@@ -1,11 +1,11 @@
-"""Seconds of each stage of an iteration, and the memory of a seed. One JSON line per case.
+"""Time each stage of an iteration and measure the memory of a seed. Prints one JSON line a case.
 
     python benchmarks/iteration.py --task ant_omni --algorithm dcg_me --seeds 1 4 20
     python benchmarks/iteration.py --set critic_steps=100 --set batch_size=64 --seeds 1
 
-Stages are compiled and timed one by one (`train`, `vary`, `evaluate`, `add`), then the whole
-iteration as training runs it. The median of `--repeat` runs after one that is not counted; arrays
-are brought to rest before the clock is read.
+The stages (`train`, `ask`, `evaluate`, `tell`) are timed one by one, waiting for each, then the
+whole iteration as training runs it. Each figure is the median of `--repeat` runs after one that is
+not counted. `peak_megabytes` is what the compiler says that the largest stage holds.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import jax
 
 import elites
 from elites import training
+from elites.core.types import Algorithm
 
 
 def main() -> None:
@@ -55,9 +56,9 @@ def main() -> None:
         print(json.dumps(case), flush=True)
 
 
-def memory(algorithm) -> dict[str, float]:
-    """Megabytes of the arrays that one seed keeps, by part; nothing is allocated."""
-    state = jax.eval_shape(algorithm.init, jax.random.key(0))
+def memory(algorithm: Algorithm) -> dict[str, float]:
+    """Return the megabytes of the arrays that one seed keeps, by part. Allocates nothing."""
+    state = training.Batched(algorithm, 1).shapes(training.seed_keys([0]))
     parts = {
         name: sum(math.prod(a.shape) * a.dtype.itemsize for a in jax.tree.leaves(part)) / 1e6
         for name, part in state._asdict().items()
@@ -67,49 +68,42 @@ def memory(algorithm) -> dict[str, float]:
     }
 
 
-def times(algorithm, seeds: int, repeat: int) -> dict[str, Any]:
+def times(algorithm: Algorithm, seeds: int, repeat: int) -> dict[str, Any]:
+    """Return the seconds to compile, of each stage and of a whole iteration."""
     batched = training.Batched(algorithm, seeds)
     keys = training.iteration_keys(training.seed_keys(range(seeds)), 0)
     start = time.perf_counter()
-    state = jax.block_until_ready(batched.init(keys))
-    result: dict[str, Any] = {"init_and_compile_s": round(time.perf_counter() - start, 2)}
-
-    seconds: dict[str, float] = {}
-    if algorithm.stages:
-        stages = {
-            name: batched.over_seeds(stage, side_by_side=name == "train")
-            for name, stage in algorithm.stages.items()
-        }
-        if algorithm.learner is not None:
-            seconds["train"], _ = clock(lambda: stages["train"](state, keys), repeat)
-        seconds["vary"], offspring = clock(lambda: stages["vary"](state, keys), repeat)
-        wanted = stages["want"](state, offspring, keys)
-        roll = lambda: stages["evaluate"](wanted, keys)  # noqa: E731
-        seconds["evaluate"], evaluated = clock(roll, repeat)
-        settle = lambda: stages["add"](state, offspring, *evaluated, wanted.targets)  # noqa: E731
-        seconds["add"], _ = clock(settle, repeat)
-
+    state = jax.block_until_ready(batched.start(keys))
+    result: dict[str, Any] = {"start_and_compile_s": round(time.perf_counter() - start, 2)}
     start = time.perf_counter()
-    batched.compile(state, keys)
+    needed = batched.compile(state, keys)
     result["step_compile_s"] = round(time.perf_counter() - start, 2)
-    runs = []
+    result["peak_megabytes"] = round(needed / 1e6, 1)
+
+    seconds: dict[str, list[float]] = {}
+
+    def timed(name: str, stage: Callable[..., Any], *arguments: Any) -> Any:
+        start = time.perf_counter()
+        output = jax.block_until_ready(stage(*arguments))
+        seconds.setdefault(name, []).append(time.perf_counter() - start)
+        return output
+
+    # `train` and `tell` donate the state, so it is passed on from stage to stage.
+    several = len(batched.compiled.rounds) > 1
     for _ in range(repeat + 1):
-        start = time.perf_counter()
-        state, _ = jax.block_until_ready(batched.step(state, keys))
-        runs.append(time.perf_counter() - start)
-    seconds["iteration"] = statistics.median(runs[1:])
-    result["seconds"] = {name: round(value, 4) for name, value in seconds.items()}
+        state, _ = timed("train", batched.compiled.train, state, keys)
+        for i, (ask, tell, _) in enumerate(batched.compiled.rounds, start=1):
+            round_ = f"_{i}" if several else ""
+            request = timed(f"ask{round_}", ask, state, keys)
+            evaluation = timed(f"evaluate{round_}", batched.compiled.evaluate, request)
+            state, _ = timed(f"tell{round_}", tell, state, request, evaluation)
+            del request, evaluation
+    for _ in range(repeat + 1):
+        state, _ = timed("iteration", batched.step, state, keys)
+    result["seconds"] = {
+        name: round(statistics.median(runs[1:]), 4) for name, runs in seconds.items()
+    }
     return result
-
-
-def clock(run: Callable[[], Any], repeat: int) -> tuple[float, Any]:
-    """Median seconds, and the last result."""
-    result, runs = jax.block_until_ready(run()), []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        result = jax.block_until_ready(run())
-        runs.append(time.perf_counter() - start)
-    return statistics.median(runs), result
 
 
 if __name__ == "__main__":

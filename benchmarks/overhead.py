@@ -33,7 +33,7 @@ def bare(config: configs.Config) -> float:
 
 def _bare(prepared: job.Job, config: configs.Config) -> float:
     keys = seed_keys(config.seed_numbers)
-    state = prepared.batched.init(iteration_keys(keys, 0))
+    state = prepared.batched.start(iteration_keys(keys, 0))
     prepared.batched.compile(prepared.shapes, keys)
     jax.block_until_ready(state)
     start = time.perf_counter()

@@ -49,7 +49,7 @@ def main() -> None:
         run = elites.train(
             "point_omni", name, seeds=options.seeds, evaluations=evaluations, **SETTINGS
         )
-        reach = run.reach()
+        reach = run.reevaluate()
         results[name] = {
             "qd_score": run.metrics["qd_score"][-1],
             "qd_score_half_way": run.metrics["qd_score"][options.iterations // 2 - 1],

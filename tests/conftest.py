@@ -20,6 +20,8 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")  # inherited by processes of tests
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -39,8 +41,8 @@ settings.load_profile("suite")
 # The files that take longest begin first, so that no worker is left alone with one at the end.
 LONGEST = (
     "test_kills.py",
-    "test_registry.py",
-    "test_robots.py",
+    "test_algorithms.py",
+    "test_reevaluation.py",
     "test_study.py",
     "test_ray.py",
     "test_page.py",
@@ -50,8 +52,8 @@ LONGEST = (
     "test_resume.py",
     "test_training.py",
     "test_bad_input.py",
-    "test_stored_descriptors.py",
-    "test_fused.py",
+    "test_map_elites.py",
+    "test_gpu_td3.py",
     "test_determinism.py",
     "test_export.py",
     "test_docs.py",

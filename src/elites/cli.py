@@ -146,14 +146,14 @@ def evaluate(
     with job.memory_errors_explained():
         results, iteration = saved.load_checkpoint(directory, checkpoint)
         target.mkdir(exist_ok=True)  # not after the work is done
-        reach = results.reach()
+        again = results.reevaluate()
     with directories.held_if_free(run) as is_free:
         # The tables of a run's end are its training's: beside it, others lie apart.
         newest = [int(place.name) for place in checkpoints.complete(directory.checkpoints)[-1:]]
         if not is_free or newest != [iteration]:
             target = run / f"evaluation_{iteration:09d}"
             target.mkdir(exist_ok=True)
-        evaluation.write(target, results, reach, iteration)
+        evaluation.write(target, results, again, iteration)
     print(f"{run}, iteration {iteration}, {counted(len(results.seeds), 'seed')}")
     print("\n".join(columns(evaluation.table(target), right=(1, 2, 3))))
     print(f"tables: {target / 'metrics.csv'}, {target / 'cells.csv'}")

@@ -26,7 +26,7 @@ class Network:
         return layers
 
     def forward(self, parameters, x):
-        """The outputs [N, outputs], and the activations that `backward` needs."""
+        """Return the outputs [N, outputs] and the activations that `backward` needs."""
         activations = [x]
         layers = self.layers(parameters)
         for i, (kernel, bias) in enumerate(layers):
@@ -42,7 +42,7 @@ class Network:
         return self.forward(parameters, x)[0]
 
     def backward(self, parameters, activations, gradient):
-        """From dL/d(output) [N, outputs]: dL/d(parameters) [P] and dL/d(input) [N, inputs]."""
+        """Return dL/d(parameters) [P] and dL/d(input) [N, inputs] for dL/d(output) [N, outputs]."""
         layers = self.layers(parameters)
         parts = []
         for i in reversed(range(len(layers))):
@@ -64,7 +64,7 @@ class Adam:
         self.t = 0
 
     def step(self, gradient):
-        """What to add to the parameters."""
+        """Return the change of the parameters."""
         self.t += 1
         self.m = self.b1 * self.m + (1 - self.b1) * gradient
         self.v = self.b2 * self.v + (1 - self.b2) * gradient**2
@@ -73,8 +73,8 @@ class Adam:
         return -self.rate * m / (np.sqrt(v) + self.eps)
 
 
-def climb_value(policy, parameters, critic, critic_parameters, observation, condition, seen):
-    """The gradient of -mean Q(s, pi(s) | d') for the policy, which sees d' too if `seen`."""
+def ascend_value(policy, parameters, critic, critic_parameters, observation, condition, seen):
+    """Return the gradient of -mean Q(s, pi(s) | d') for a policy, which sees d' only if `seen`."""
     inputs = np.concatenate([observation, condition], 1) if seen else observation
     action, policy_activations = policy.forward(parameters, inputs)
     _, activations = critic.forward(
@@ -114,7 +114,7 @@ class Learner:
         return reward + c.discount * (1 - batch["done"]) * np.minimum(*values)
 
     def step(self, batch, noise, with_actor, critic_after=False):
-        """One step; `critic_after` is the mistake of showing the actor the updated critic."""
+        """Take one step. `critic_after` is a mistake: the actor ascends the updated critic."""
         c, n = self.c, len(batch["reward"])
         y = self.target(batch, noise)
         inputs = np.concatenate([batch["observation"], batch["action"], batch["target"]], 1)
@@ -128,7 +128,7 @@ class Learner:
         tau = c.target_rate
         self.target_critics = (1 - tau) * self.target_critics + tau * self.critics
         if with_actor:
-            gradient = climb_value(
+            gradient = ascend_value(
                 self.actor_network, self.actor, self.critic_network,
                 (self.critics if critic_after else before)[0],
                 batch["observation"], batch["target"], c.actor_conditioned,

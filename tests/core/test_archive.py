@@ -1,12 +1,9 @@
 """The archive: addition equals a serial reference, cells are Voronoi regions, selection is uniform.
 
-The reference takes one candidate after the other, in plain Python: a finite and valid candidate
-goes to the cell of the nearest centroid; the fittest of the batch there, of equals the first, is
-compared with the elite of the cell and replaces it only if strictly fitter.
+The reference is plain Python and takes one candidate after the other. A finite and valid candidate
+goes to the cell of the nearest centroid. The fittest candidate of a batch in a cell, or the first
+of equals, replaces the cell's elite only if it is strictly fitter.
 """
-
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 
 from elites.core import archive as archives
+from elites.core import centroids as voronoi
 
 NAN, INF = np.nan, np.inf
 CENTROIDS = np.float32([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.5, -1.0]])
@@ -27,7 +25,7 @@ sample = jax.jit(archives.sample, static_argnums=2)
 
 
 class SerialArchive:
-    """What the archive should hold, as a dictionary from cell to elite."""
+    """Expected contents of the archive, as a dictionary from cell to elite."""
 
     def __init__(self, centroids):
         self.centroids = np.asarray(centroids, np.float64)
@@ -120,7 +118,7 @@ def test_addition_equals_a_serial_reference(batches):
 
 def test_addition_equals_the_reference_on_large_random_batches():
     rng = np.random.default_rng(3)
-    centroids = archives.centroids((-2.0, 0.0), (2.0, 1.0), 64)
+    centroids = voronoi.box_centroids((-2.0, 0.0), (2.0, 1.0), 64)
     archive, reference = archives.empty(centroids, POLICY_SIZE), SerialArchive(centroids)
     for iteration in range(6):
         n = 200
@@ -167,59 +165,10 @@ def test_a_descriptor_that_is_no_place_enters_no_cell(descriptor):
 # ------------------------------------------------------------------------------------------ cells
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "cells"),
-    [
-        ((-30.0, -30.0), (30.0, 30.0), 64),
-        ((0.0,), (1.0,), 32),
-        ((-1.0, 0.0, 2.0), (1.0, 5.0, 3.0), 50),
-    ],
-)
-def test_centroids_are_those_of_a_centroidal_tessellation(low, high, cells):
-    centroids = np.asarray(archives.centroids(low, high, cells), np.float64)
-    low, high = np.array(low), np.array(high)
-    assert centroids.shape == (cells, len(low))
-    assert ((centroids > low) & (centroids < high)).all()
-
-    # Fresh samples, in the unit box: the mean of a cell's share is its centroid, shares are alike.
-    unit = (centroids - low) / (high - low)
-    points = np.random.default_rng(0).random((200_000, len(low)))
-    nearest = cKDTree(unit).query(points)[1]
-    share = np.bincount(nearest, minlength=cells) / len(points) * cells
-    assert share.min() > 0.5
-    assert share.max() < 1.6
-    means = np.stack([points[nearest == cell].mean(0) for cell in range(cells)])
-    side = cells ** (-1 / len(low))
-    # Centres drawn at random would be 0.2 sides off on average; these are 0.04 at most.
-    assert np.linalg.norm(means - unit, axis=1).max() < 0.06 * side
-
-
-def test_centroids_scale_with_the_bounds():
-    unit = np.asarray(archives.centroids((0.0, 0.0), (1.0, 1.0), 64))
-    low, high = np.float32([-3.0, 10.0]), np.float32([5.0, 10.5])
-    scaled = archives.centroids(tuple(low.tolist()), tuple(high.tolist()), 64)
-    np.testing.assert_allclose(scaled, low + unit * (high - low), rtol=1e-6)
-
-
-def test_centroids_are_the_same_in_every_call_and_process():
-    here = np.asarray(archives.centroids((-1.0, -1.0), (1.0, 1.0), 64))
-    again = np.asarray(archives.centroids((-1.0, -1.0), (1.0, 1.0), 64))
-    np.testing.assert_array_equal(here, again)
-    program = (
-        "import jax, numpy as np; jax.random.normal(jax.random.key(7), (3,))\n"
-        "from elites.core import archive\n"
-        "print(np.asarray(archive.centroids((-1.0, -1.0), (1.0, 1.0), 64)).tobytes().hex())"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == here.tobytes().hex()
-
-
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_cells_are_the_nearest_centroids(dimensions):
     low, high = (-30.0,) * dimensions, (30.0,) * dimensions
-    centroids = archives.centroids(low, high, {1: 32, 2: 64, 3: 50}[dimensions])
+    centroids = voronoi.box_centroids(low, high, {1: 32, 2: 64, 3: 50}[dimensions])
     points = np.random.default_rng(1).uniform(-40, 40, (5000, dimensions)).astype(np.float32)
     cells = np.asarray(archives.nearest_rows(centroids, jnp.asarray(points)))
     distance, nearest = cKDTree(np.float64(centroids)).query(np.float64(points), k=2)

@@ -1,8 +1,8 @@
 """The paper's numbers: its table of hyperparameters, entry by entry, and where each number goes.
 
-The table is written here once more, by column. An algorithm is built at the paper's size and its
-functions are traced (nothing is compiled or run) while its parts note what they were called with,
-so an entry is compared with the number that reaches the part, not with the field that declares it.
+The table is repeated here, by column. An algorithm is built at the paper's size and its functions
+are traced; nothing is compiled or run. The arguments of its parts are noted, so an entry is
+compared with the number that reaches the part, not with the field that declares it.
 """
 
 import dataclasses
@@ -12,12 +12,14 @@ import logging
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import elites
-from elites.core import algorithms, es, novelty, td3, variation
+from elites.core import algorithms, centroids, es, map_elites, networks, novelty, td3, variation
 from elites.core import archive as archives
 from elites.core.algorithms import ALGORITHMS
+from elites.core.map_elites import Spec
 from elites.tasks.rollout import problem
 
 TASKS = ("ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni")
@@ -73,7 +75,7 @@ DEPARTURES = {
     # Greedy actors are archived, so they have the policies' layers.
     ("pga_me", "Actor network"): (128, 128),
     ("qd_pg", "Actor network"): (128, 128),
-    # What it really spends: 1000 copies, and the offspring once on a deterministic task.
+    # Its actual number: 1000 copies, and the offspring once on a deterministic task.
     ("me_es", "Evaluation batch size"): 1001,
     # A value for each task on [-1, 1], see below; a task without one has 0.1.
     ("dcg_me", "lengthscale"): 0.1,
@@ -82,8 +84,8 @@ DEPARTURES = {
 
 @functools.cache
 def parts_of(name: str) -> dict:
-    """The numbers by which an algorithm at the paper's size calls its parts, by name."""
-    calls: dict[str, list[inspect.BoundArguments]] = {}
+    """Return an algorithm at the paper's size, its state, and the calls of its parts by name."""
+    calls: dict[str, list[dict]] = {}
     with pytest.MonkeyPatch.context() as patch:
 
         def note(module, function_name):
@@ -92,37 +94,52 @@ def parts_of(name: str) -> dict:
             def noted(*args, **kwargs):
                 bound = inspect.signature(function).bind(*args, **kwargs)
                 bound.apply_defaults()
-                calls.setdefault(function_name, []).append(bound)
+                calls.setdefault(function_name, []).append(dict(bound.arguments))
                 return function(*args, **kwargs)
 
             patch.setattr(module, function_name, noted)
 
         # Finding 1024 centroids takes seconds, and only their number matters here.
-        patch.setattr(archives, "centroids", lambda low, high, n: jnp.zeros((n, len(low))))
+        patch.setattr(types, "box_centroids", lambda low, high, n: jnp.zeros((n, len(low))))
         for module, function_name in [
-            (variation, "iso_line"), (variation, "policy_gradient"), (td3, "train"),
+            (variation, "iso_line"), (variation, "ascend"), (td3, "train"),
             (novelty, "insert_distant"), (novelty, "mean_distance"), (es, "population"),
-            (es, "gradient"), (algorithms, "compose"),
+            (es, "gradient"), (networks, "descend"), (map_elites, "algorithm"),
         ]:  # fmt: skip
             note(module, function_name)
         algorithm = elites.build("point_omni", name)
         key = jax.random.key(0)
-        state = jax.eval_shape(algorithm.init, key)
+        state = jax.eval_shape(algorithm.start, key)
         jax.eval_shape(algorithm.step, state, key)
-    arguments = {k: [dict(call.arguments) for call in v] for k, v in calls.items()}
-    return {"algorithm": algorithm, "state": state, **arguments}
+    return {"built": algorithm, "state": state, **calls}
+
+
+def spec_of(name: str) -> Spec:
+    (call,) = parts_of(name)["algorithm"]
+    return call["spec"]
+
+
+def descriptor_noise(spec: Spec) -> float:
+    """Return the noise on the actor's targets as a share of the range, from the drawn targets."""
+    archive = archives.empty(jnp.zeros((4, spec.problem.descriptor_size)), spec.policy.size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax.random, "normal", lambda key, shape: jnp.ones(shape))
+        targets = map_elites.draw_targets(spec, archive, jax.random.key(0))
+    shares = np.asarray(targets) / np.array(spec.problem.ranges)  # the archive's descriptors are 0
+    assert len(np.unique(shares)) == 1
+    return round(float(shares[0, 0]), 9)  # to the seven digits of 32 bits
 
 
 def observed(name: str, entry: str):
-    """The value of an entry of the table as the algorithm uses it."""
+    """Return the value of an entry of the table as the algorithm uses it."""
     parts = parts_of(name)
-    algorithm, state = parts["algorithm"], parts["state"]
+    algorithm, state = parts["built"], parts["state"]
 
     def learners() -> list[td3.TD3]:
         return [call["td3"] for call in parts["train"]]
 
     def common(values):
-        """The one value that all learners, or all calls, have."""
+        """Return the one value that all learners, or all calls, have."""
         values = list(values)
         assert len(set(values)) == 1
         return values[0]
@@ -140,9 +157,9 @@ def observed(name: str, entry: str):
         "Quality critic training steps": lambda: parts["train"][0]["batches"].reward.shape[0],
         "Diversity critic training steps": lambda: parts["train"][1]["batches"].reward.shape[0],
         "PG training steps": lambda: common(
-            call["observations"].shape[0] for call in parts["policy_gradient"]
+            call["observations"].shape[0] for call in parts["ascend"]
         ),
-        "Policy learning rate": lambda: common(call["rate"] for call in parts["policy_gradient"]),
+        "Policy learning rate": lambda: common(call["rate"] for call in parts["ascend"]),
         "Actor learning rate": lambda: common(t.actor_rate for t in learners()),
         "Critic learning rate": lambda: common(t.critic_rate for t in learners()),
         "Replay buffer size": lambda: state.replay.rows.shape[0],
@@ -156,7 +173,7 @@ def observed(name: str, entry: str):
             [parts["population"][0]["sigma"], parts["gradient"][0]["sigma"]]
         ),
         "lengthscale": lambda: common(t.lengthscale for t in learners()),
-        "Descriptor sigma": lambda: parts["compose"][0]["descriptor_noise"],
+        "Descriptor sigma": lambda: descriptor_noise(spec_of(name)),
     }
     return read[entry]()
 
@@ -183,8 +200,10 @@ def test_numbers_that_the_paper_leaves_to_its_code():
     hp = elites.Hyperparameters()
     assert (hp.es_learning_rate, hp.es_l2, hp.es_generations) == (0.01, 0.02, 10)
     assert (hp.es_neighbours, hp.es_repeats) == (10, 30)
-    es_calls = parts_of("me_es")["mean_distance"]
-    assert {(c["neighbours"], c["squared"]) for c in es_calls} == {(10, False)}
+    me_es = parts_of("me_es")
+    assert {(c["neighbours"], c["squared"]) for c in me_es["mean_distance"]} == {(10, False)}
+    assert {call["rate"] for call in me_es["descend"]} == {0.01}
+    assert me_es["state"].memory.points.shape[0] == 10_000
 
 
 def test_conditioned_networks_see_the_descriptor():
@@ -219,28 +238,31 @@ OFFSPRING = {
     "dcg_me_unconditioned_actor": _DCG,
     "dcrl_me": {"ga": 128, "pg": 64, "injection": 64},
 }  # fmt: skip
-LANES = {
+PADDED_BATCH = {
     **dict.fromkeys(OFFSPRING, 256),
     "dcg_me": 512,  # 256 actor rollouts beside the offspring
-    "dcg_me_unconditioned_actor": 288,  # one trajectory for all, in the next multiple of 32
+    "dcg_me_unconditioned_actor": 288,  # one more trajectory, padded to a multiple of 32
 }
 
 
 @pytest.mark.parametrize("name", OFFSPRING)
 def test_offspring_by_origin(name):
     parts = parts_of(name)
-    algorithm = parts["algorithm"]
+    algorithm = parts["built"]
     assert algorithm.offspring == OFFSPRING[name]
     assert algorithm.origins == ("initial", *OFFSPRING[name])
     assert algorithm.initial_evaluations == algorithm.evaluations_per_iteration == 256
-    assert algorithm.evaluation_shape == LANES[name]
-    # The variations really make that many.
+    assert algorithm.padded_batch == PADDED_BATCH[name]
+    # The variations make that many.
     made = [len(call["first"]) for call in parts["iso_line"]]
-    made += [len(call["parents"]) for call in parts.get("policy_gradient", [])]
+    made += [len(call["parents"]) for call in parts.get("ascend", [])]
     expected = [n for origin, n in OFFSPRING[name].items() if origin == "ga" or "pg" in origin]
     assert made == expected
-    actors = {"dcg_me": 256, "dcg_me_unconditioned_actor": 256}
-    assert parts["compose"][0]["actor_rollouts"] == actors.get(name, 0)
+    request = jax.eval_shape(algorithm.rounds[-1].ask, parts["state"], jax.random.key(0))
+    assert len(request.policies) == algorithm.batch == 256
+    actor_rollouts = {"dcg_me": 256, "dcg_me_unconditioned_actor": 256}.get(name, 0)
+    assert len(request.actor_targets) == algorithm.actor_rollouts == actor_rollouts
+    assert spec_of(name).actor_rollouts == actor_rollouts
 
 
 def test_map_elites_es_spends_its_copies_and_its_offspring():
@@ -252,7 +274,7 @@ def test_map_elites_es_spends_its_copies_and_its_offspring():
 
 
 def test_on_a_stochastic_task_every_target_has_its_own_trajectory():
-    assert elites.build("noisy_point_omni", "dcg_me_unconditioned_actor").evaluation_shape == 512
+    assert elites.build("noisy_point_omni", "dcg_me_unconditioned_actor").padded_batch == 512
 
 
 def test_sampled_negatives_fill_a_batch_from_half_as_many_transitions():
@@ -384,7 +406,7 @@ def test_training_refuses_a_budget_or_seeds_of_nothing(arguments, words):
 
 
 def test_a_run_stops_at_the_first_iteration_that_reaches_its_budget():
-    """The initial evaluations count: 256 + 256 k >= budget."""
+    """The evaluations of the start count too: 256 + 256 k >= budget."""
     me = elites.build("point_omni", "me")
     for evaluations, iterations in [(512, 1), (513, 2), (768, 2), (1_000_000, 3906)]:
         assert elites.training.iterations_for(me, evaluations) == iterations
@@ -394,5 +416,12 @@ def test_a_run_stops_at_the_first_iteration_that_reaches_its_budget():
 
 def test_replay_rows_hold_descriptors_only_where_a_critic_sees_them():
     """point_omni: 3 + 2 + 1 + 3 + 1 + 1 = 11 columns, 4 more with d and d', 2 with a state's."""
-    widths = {n: parts_of(n)["state"].replay.rows.shape[1] for n in ("pga_me", "qd_pg", "dcg_me")}
+    names = ("pga_me", "qd_pg", "dcg_me")
+    widths = {name: parts_of(name)["state"].replay.rows.shape[1] for name in names}
     assert widths == {"pga_me": 11, "qd_pg": 13, "dcg_me": 15}
+    described = {"descriptor", "target", "state_descriptor"}
+    assert {name: described & set(spec_of(name).layout) for name in names} == {
+        "pga_me": set(),
+        "qd_pg": {"state_descriptor"},
+        "dcg_me": {"descriptor", "target"},
+    }

@@ -1,4 +1,4 @@
-"""The replay buffer: a list of bounded length that forgets its oldest rows, sampled uniformly."""
+"""The replay buffer: a list of bounded length that drops its oldest rows, sampled uniformly."""
 
 from collections import deque
 
@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elites.core import replay as replays
@@ -21,7 +21,7 @@ def insert(replay, columns, mask):
 
 
 def numbered(first, n):
-    """Columns whose rows can be told apart by their number."""
+    """Return columns whose rows can be told apart by their number."""
     number = np.arange(first, first + n, dtype=np.float32)
     return {
         "state": np.stack([number * 10, -number], axis=1),
@@ -31,16 +31,16 @@ def numbered(first, n):
 
 
 def contents(replay):
-    """The numbers of the rows from the oldest to the newest; every row must be whole."""
+    """Return the numbers of the rows from the oldest to the newest. Every row must be whole."""
     capacity, size, head = replay.rows.shape[0], int(replay.size), int(replay.head)
     rows = np.asarray(replay.rows)[(head - size + np.arange(size)) % capacity]
-    number = np.asarray(replays.column(LAYOUT, rows, "number"))
-    for name, values in numbered(0, 1).items():
-        assert replays.column(LAYOUT, rows, name).shape == (size, *values.shape[1:])
-    np.testing.assert_array_equal(
-        replays.column(LAYOUT, rows, "state"), np.stack([number * 10, -number], axis=1)
-    )
-    np.testing.assert_array_equal(replays.column(LAYOUT, rows, "reward"), number / 4)
+    columns = replays.columns(LAYOUT, rows)
+    assert {name: values.shape for name, values in columns.items()} == {
+        name: (size, width) for name, width in LAYOUT.items()
+    }
+    number = columns["number"][:, 0]
+    np.testing.assert_array_equal(columns["state"], np.stack([number * 10, -number], axis=1))
+    np.testing.assert_array_equal(columns["reward"][:, 0], number / 4)
     return number.tolist()
 
 
@@ -56,6 +56,29 @@ def test_insertion_equals_a_list_of_bounded_length(capacity, masks):
         assert contents(replay) == list(reference)
         assert int(replay.size) == min(total, capacity)
         assert int(replay.head) == total % capacity
+
+
+place_rows = jax.jit(replays.places, static_argnums=2)
+
+
+@pytest.mark.parametrize("capacity", [1, 3, 6, 7, 16])
+@given(
+    mask=st.lists(st.booleans(), min_size=BATCH, max_size=BATCH),
+    head=st.integers(0, 15),
+)
+@example(mask=[True] * BATCH, head=0)
+def test_no_two_rows_of_a_batch_share_a_place(capacity, mask, head):
+    """A device may write rows in any order: two rows with one place would be resolved by luck."""
+    head = head % capacity
+    places = np.asarray(place_rows(jnp.int32(head), np.array(mask), capacity))
+    kept = places < capacity
+    assert (places[~kept] == capacity).all()  # nowhere
+    assert len(np.unique(places[kept])) == kept.sum()
+    offered = np.flatnonzero(mask)
+    np.testing.assert_array_equal(np.flatnonzero(kept), offered[-capacity:])
+    # Rows that are not kept move the head all the same.
+    order = np.arange(len(offered))[-capacity:]
+    np.testing.assert_array_equal(places[kept], (head + order) % capacity)
 
 
 def test_a_batch_much_longer_than_the_ring_leaves_its_end():
@@ -84,7 +107,7 @@ def test_sampling_is_uniform_over_the_filled_rows():
     replay = insert(replays.empty(LAYOUT, 50), numbered(1, 10), np.ones(10, bool))
     rows = sample(replay, jax.random.key(0), (100, 200))
     assert rows.shape == (100, 200, 4)
-    numbers = np.asarray(replays.column(LAYOUT, rows, "number")).astype(int).reshape(-1)
+    numbers = np.asarray(replays.columns(LAYOUT, rows)["number"]).astype(int).reshape(-1)
     counts = np.bincount(numbers)
     assert counts[0] == 0  # rows never written are zero
     assert len(counts) == 11
@@ -93,7 +116,7 @@ def test_sampling_is_uniform_over_the_filled_rows():
 
     full = insert(replays.empty(LAYOUT, 5), numbered(1, 12), np.ones(12, bool))
     rows = sample(full, jax.random.key(1), (1, 500))
-    numbers = np.asarray(replays.column(LAYOUT, rows, "number"))
+    numbers = np.asarray(replays.columns(LAYOUT, rows)["number"])
     assert set(numbers.reshape(-1)) == {8, 9, 10, 11, 12}
 
 
@@ -105,13 +128,22 @@ def test_columns_read_what_was_put_in():
         "reward": rng.random(9) < 0.5,  # flags are stored as numbers
     }
     replay = insert(replays.empty(LAYOUT, 9), columns, np.ones(9, bool))
+    stored = replays.columns(LAYOUT, replay.rows)
+    deeper = replays.columns(LAYOUT, replay.rows.reshape(3, 3, -1))
+    assert list(stored) == list(deeper) == list(LAYOUT)
     for name, values in columns.items():
-        stored = replays.column(LAYOUT, replay.rows, name)
-        np.testing.assert_array_equal(stored, values.astype(np.float32))
-        deeper = replays.column(LAYOUT, replay.rows.reshape(3, 3, -1), name)
-        np.testing.assert_array_equal(deeper, np.float32(values).reshape(3, 3, *values.shape[1:]))
+        expected = values.astype(np.float32).reshape(9, LAYOUT[name])
+        np.testing.assert_array_equal(stored[name], expected)
+        np.testing.assert_array_equal(deeper[name], expected.reshape(3, 3, LAYOUT[name]))
     with pytest.raises(KeyError, match="velocity"):
-        replays.column(LAYOUT, replay.rows, "velocity")
+        stored["velocity"]
+
+
+def test_a_column_of_width_one_may_have_an_axis_or_not():
+    flat = numbered(0, BATCH)
+    wide = flat | {name: flat[name][:, None] for name in ("reward", "number")}
+    both = [insert(replays.empty(LAYOUT, 9), c, np.ones(BATCH, bool)) for c in (flat, wide)]
+    np.testing.assert_array_equal(both[0].rows, both[1].rows)
 
 
 def test_columns_that_do_not_fit_the_layout_are_refused():

@@ -1,7 +1,7 @@
 """TD3: similarity and target by hand, ten steps against a NumPy implementation of the equations.
 
 The reference (`td3_reference.py`) works in 64 bits with its own back-propagation and Adam, on the
-same batches and noise. Rates are larger than the paper's, so that ten steps go somewhere.
+same batches and noise. Rates are larger than the paper's, so that ten steps change the networks.
 """
 
 import functools
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from td3_reference import Learner
 
-from elites.core import td3
+from elites.core import networks, td3
 from elites.core.networks import MLP
 
 S, A, D, N, TURNS = 4, 2, 2, 16, 5
@@ -25,6 +25,7 @@ def learner(conditioned=True, actor_conditioned=True, **changes) -> td3.TD3:
             "actor": MLP((S + D * actor_conditioned, 8, A)),
             "critic": MLP((S + A + D * conditioned, 9, 1), output="linear"),
             "actor_conditioned": actor_conditioned,
+            "critic_conditioned": conditioned,
             "actor_rate": 1e-2,
             "critic_rate": 1e-2,
             "discount": 0.9,
@@ -181,7 +182,7 @@ def test_a_transition_cut_by_the_time_limit_is_no_error():
 
 
 def test_sampled_negatives_by_hand():
-    """Three transitions become six: judged by their own d, then by those in reverse order."""
+    """Three transitions become six: for their own d, then for those in reverse order."""
     d = np.float32([[[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 10], [11, 12]]])
     number = np.arange(6, dtype=np.float32).reshape(2, 3)
     batches = td3.Batch(
@@ -208,14 +209,36 @@ def test_sampled_negatives_by_hand():
         np.testing.assert_array_equal(getattr(made, field), np.concatenate([once, once], 1))
 
 
+def test_a_batch_is_built_from_columns_by_name():
+    """Columns of width 1 lose their axis. Without descriptors their width is 0."""
+    rng = np.random.default_rng(0)
+    widths = {
+        "target": D, "observation": S, "done": 1, "action": A, "truncation": 1, "reward": 1,
+        "next_observation": S, "descriptor": D, "state_descriptor": D,
+    }  # fmt: skip
+    columns = {name: rng.normal(size=(3, N, width)) for name, width in widths.items()}
+    batch = td3.Batch.of_columns(columns)
+    for name, values in batch._asdict().items():
+        expected = columns[name][..., 0] if widths[name] == 1 else columns[name]
+        np.testing.assert_array_equal(values, expected)
+    del columns["descriptor"], columns["target"]
+    batch = td3.Batch.of_columns(columns)
+    assert batch.descriptor.shape == batch.target.shape == (3, N, 0)
+    np.testing.assert_array_equal(batch.observation, columns["observation"])
+
+
+def test_sampled_negatives_halve_the_rows_to_sample():
+    assert learner().sampled_rows == N
+    assert learner(sampled_negatives=True).sampled_rows == N // 2
+
+
 # ------------------------------------------------------------------------------- many steps
 
 
 def random_batches(config, steps, n=N, seed=0):
-    """Batches [steps, n, ...] and noise; a third of the rows done, a third cut by time."""
+    """Return batches [steps, n, ...] and noise. A third of the rows is done, a third truncated."""
     rng = np.random.default_rng(seed)
-    conditioned = config.critic.sizes[0] > S + A
-    d = rng.uniform(-1, 1, (steps, n, D if conditioned else 0))
+    d = rng.uniform(-1, 1, (steps, n, D if config.critic_conditioned else 0))
     kind = rng.integers(0, 3, (steps, n))
     assert len(set(kind.reshape(-1))) == 3
     batches = {
@@ -239,7 +262,7 @@ def reference_of(config, state):
 
 
 def assert_same_learner(state, reference, start):
-    """Same parameters, and the same way from where they started: that is much the smaller."""
+    """Assert equal parameters, and equal changes since the start, which are much smaller."""
     for field in ("actor", "target_actor", "critics", "target_critics"):
         ours, theirs = np.float64(getattr(state, field)), getattr(reference, field)
         scale = np.linalg.norm(theirs)
@@ -280,7 +303,7 @@ def test_ten_steps_equal_the_reference(variant):
                 other.step(row, noise[i], with_actor=i == first, critic_after=other is late)
     assert np.isfinite(losses.critic)
     assert_same_learner(state, reference, start)
-    # The comparison is sharp enough to see which critic the actor climbed.
+    # The comparison is sharp enough to see which critic the actor ascended.
     assert np.linalg.norm(np.float64(state.actor) - late.actor) > 100 * np.linalg.norm(
         np.float64(state.actor) - reference.actor
     )
@@ -340,3 +363,48 @@ def test_a_learner_starts_with_its_targets_and_two_different_critics():
     assert (np.asarray(state.critics[0]) != np.asarray(state.critics[1])).mean() > 0.8
     other = init(config, jax.random.key(4))
     assert (np.asarray(state.actor) != np.asarray(other.actor)).mean() > 0.8
+
+
+# ---------------------------------------------------------------------- gradients of many actions
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.float16, 0.03)])
+@pytest.mark.parametrize("hidden", [(32,), (64, 48), (32, 32, 32)])
+def test_gradients_of_many_actions_equal_those_of_each_action(hidden, dtype, tolerance):
+    rows, n = 20, 4
+    config = learner(critic=MLP((S + A + D, *hidden, 1), output="linear"))
+    keys = jax.random.split(jax.random.key(0), 4)
+    critic = 2.0 * networks.init(config.critic, keys[0])
+    observation = jax.random.normal(keys[1], (rows, S))
+    action = jnp.tanh(jax.random.normal(keys[2], (n, rows, A)))
+    target = jax.random.uniform(keys[3], (n, D))
+    got = td3.action_gradients(config, critic, observation, action, target, dtype)
+    for i in range(n):
+        targets = jnp.broadcast_to(target[i], (rows, D))
+        expected = jax.grad(
+            lambda x, d=targets: td3.value(config, critic, observation, x, d).sum()
+        )(action[i])
+        assert np.linalg.norm(got[i] - expected) < tolerance * np.linalg.norm(expected)
+
+
+def test_gradients_of_an_unconditioned_critic_need_no_target():
+    config = learner(conditioned=False, actor_conditioned=False)
+    keys = jax.random.split(jax.random.key(0), 3)
+    critic = networks.init(config.critic, keys[0])
+    observation = jax.random.normal(keys[1], (N, S))
+    action = jnp.tanh(jax.random.normal(keys[2], (3, N, A)))
+    got = td3.action_gradients(config, critic, observation, action, jnp.zeros((3, 0)))
+    for i in range(3):
+        expected = jax.grad(
+            lambda x: td3.value(config, critic, observation, x, jnp.zeros((N, 0))).sum()
+        )(action[i])
+        np.testing.assert_allclose(got[i], expected, atol=1e-5)
+
+
+def test_gradients_of_a_critic_with_huge_values_are_finite():
+    config = learner(critic=MLP((S + A + D, 128, 64, 1), output="linear"))
+    critic = 1e4 * networks.init(config.critic, jax.random.key(0))
+    observation, action = 10 * jnp.ones((8, S)), jnp.ones((2, 8, A))
+    got = td3.action_gradients(config, critic, observation, action, jnp.ones((2, D)), jnp.float16)
+    assert np.isfinite(got).all()
+    assert (got != 0).any()

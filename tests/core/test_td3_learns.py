@@ -22,8 +22,8 @@ LAYOUT = {
 }  # fmt: skip
 LEARNER = td3.TD3(
     actor=MLP((2, 64, 2)), critic=MLP((4, 64, 1), output="linear"), actor_conditioned=False,
-    actor_rate=1e-3, critic_rate=1e-3, discount=0.9, target_rate=0.01, smoothing_noise=0.1,
-    smoothing_clip=0.5, delay=2, steps=400, batch_size=64, lengthscale=0.1,
+    critic_conditioned=False, actor_rate=1e-3, critic_rate=1e-3, discount=0.9, target_rate=0.01,
+    smoothing_noise=0.1, smoothing_clip=0.5, delay=2, steps=400, batch_size=64, lengthscale=0.1,
 )  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def best_return() -> float:
 
 
 def episodes(actor, noise):
-    """Transitions [T, n, ...] of the actor with noise [T, n, A] on its actions."""
+    """Return transitions [T, n, ...] of the actor, with noise [T, n, A] on its actions."""
 
     def step(place, inputs):
         time, noise = inputs
@@ -57,7 +57,7 @@ def episodes(actor, noise):
 
 @jax.jit
 def learn(key):
-    """The actor before and after: explore, store, train, over and over."""
+    """Return the actor before and after many rounds of exploring, storing and training."""
 
     def one_round(carry, inputs):
         learner, replay = carry
@@ -69,11 +69,7 @@ def learn(key):
         columns = {name: seen[name].reshape(n, -1) for name in LAYOUT}
         replay = replays.insert(replay, LAYOUT, columns, jnp.ones(n, bool))
         rows = replays.sample(replay, sample_key, (LEARNER.steps, LEARNER.batch_size))
-        nothing = jnp.zeros((*rows.shape[:2], 0))
-        batches = td3.Batch(
-            **{name: replays.column(LAYOUT, rows, name) for name in LAYOUT},
-            descriptor=nothing, target=nothing,
-        )  # fmt: skip
+        batches = td3.Batch.of_columns(replays.columns(LAYOUT, rows))
         return (td3.train(LEARNER, learner, batches, train_key)[0], replay), None
 
     init_key, key = jax.random.split(key)

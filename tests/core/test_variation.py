@@ -1,12 +1,20 @@
-"""Variations: the GA's distribution, the PG's Adam steps, and actors that become policies."""
+"""Variations: the GA's distribution, the PG's Adam steps, and actors that become policies.
+
+The arithmetic is tested on matrices of policies. The variations themselves are tested on `probe`:
+which parents they draw from the archive, and which targets and parameters they hand on.
+"""
+
+import dataclasses
+import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+import probe
 import pytest
-from td3_reference import Adam, Network, climb_value
+from td3_reference import Adam, Network, ascend_value
 
-from elites.core import networks, td3, variation
+from elites.core import map_elites, networks, td3, variation
+from elites.core import replay as replays
 from elites.core.networks import MLP
 
 S, A, D = 3, 2, 2
@@ -14,11 +22,12 @@ ISO, LINE = 0.005, 0.05
 
 
 def learner(critic: MLP, actor: MLP | None = None, conditioned=True) -> td3.TD3:
-    """Only the networks matter here."""
+    """Return a learner with these networks. Its other values play no part here."""
     return td3.TD3(
         actor=actor or MLP((S + D, 8, A)), critic=critic, actor_conditioned=conditioned,
-        actor_rate=1e-3, critic_rate=1e-3, discount=0.9, target_rate=0.1, smoothing_noise=0.2,
-        smoothing_clip=0.5, delay=2, steps=2, batch_size=4, lengthscale=0.1,
+        critic_conditioned=conditioned, actor_rate=1e-3, critic_rate=1e-3, discount=0.9,
+        target_rate=0.1, smoothing_noise=0.2, smoothing_clip=0.5, delay=2, steps=2, batch_size=4,
+        lengthscale=0.1,
     )  # fmt: skip
 
 
@@ -77,15 +86,15 @@ def test_children_of_different_pairs_do_not_mix():
 # --------------------------------------------------------------------------------------------- PG
 
 
-climb = jax.jit(
-    variation.policy_gradient,
+ascend = jax.jit(
+    variation.ascend,
     static_argnums=(0, 3, 6),
     compiler_options={"xla_backend_optimization_level": 0},  # compiling is most of the cost
 )
 
 
 @pytest.mark.parametrize("conditioned", [True, False])
-def test_policy_gradient_equals_adam_on_each_parent_alone(conditioned):
+def test_ascent_equals_adam_on_each_parent_alone(conditioned):
     rng = np.random.default_rng(0)
     width = D if conditioned else 0
     policy, critic = MLP((S, 7, A)), MLP((S + A + width, 9, 1), output="linear")
@@ -94,13 +103,14 @@ def test_policy_gradient_equals_adam_on_each_parent_alone(conditioned):
     q = 0.6 * rng.normal(size=critic.size).astype(np.float32)
     observations = rng.normal(size=(12, 10, S)).astype(np.float32)
     rate = 5e-3
-    children = climb(policy, parents, targets, learner(critic), q, observations, rate)
+    config = learner(critic, conditioned=conditioned)
+    children = ascend(policy, parents, targets, config, q, observations, rate)
 
     def reference(parent, target):
         parameters, adam = np.float64(parent), Adam(rate)
         for observation in np.float64(observations):
             condition = np.tile(np.float64(target), (len(observation), 1))
-            gradient = climb_value(
+            gradient = ascend_value(
                 Network(policy.sizes, "tanh"), parameters, Network(critic.sizes, "linear"),
                 np.float64(q), observation, condition, seen=False,
             )  # fmt: skip
@@ -108,12 +118,12 @@ def test_policy_gradient_equals_adam_on_each_parent_alone(conditioned):
         return parameters
 
     expected = np.stack([reference(p, t) for p, t in zip(parents, targets, strict=True)])
-    way = np.linalg.norm(expected - parents)
-    assert way > 0.4
-    assert np.linalg.norm(children - expected) < 1e-4 * way
-    if conditioned:  # with another's descriptor the way is another
+    change = np.linalg.norm(expected - parents)
+    assert change > 0.4
+    assert np.linalg.norm(children - expected) < 1e-4 * change
+    if conditioned:  # another descriptor leads elsewhere
         swapped = reference(parents[0], targets[1])
-        assert np.linalg.norm(children[0] - swapped) > 0.05 * way
+        assert np.linalg.norm(children[0] - swapped) > 0.05 * change
 
 
 def sign_critic(observations: int, actions: int) -> tuple[MLP, np.ndarray]:
@@ -125,14 +135,14 @@ def sign_critic(observations: int, actions: int) -> tuple[MLP, np.ndarray]:
     return network, np.float32([*first.reshape(-1), 0, 0, 1, -1, 0])
 
 
-def test_each_parent_climbs_at_its_own_descriptor():
+def test_each_parent_ascends_at_its_own_descriptor():
     policy = MLP((S, 6, A))
     critic, q = sign_critic(S, A)
     rng = np.random.default_rng(0)
     parents = 0.5 * rng.normal(size=(4, policy.size)).astype(np.float32)
     targets = np.float32([[1, 0], [-1, 0], [1, 0.5], [-1, -0.5]])
     observations = rng.normal(size=(40, 8, S)).astype(np.float32)
-    children = climb(policy, parents, targets, learner(critic), q, observations, 5e-3)
+    children = ascend(policy, parents, targets, learner(critic), q, observations, 5e-3)
 
     def mean_action(policies):
         network = Network(policy.sizes, "tanh")
@@ -146,22 +156,15 @@ def test_each_parent_climbs_at_its_own_descriptor():
 # ------------------------------------------------------------------------- actors become policies
 
 
-def test_the_greedy_actor_is_one_policy():
-    actor = jnp.arange(5.0)
-    made = variation.greedy(actor)
-    assert made.shape == (1, 5)
-    np.testing.assert_array_equal(made[0], actor)
-
-
 @pytest.mark.parametrize("hidden", [(9, 5), (12,)])
-def test_an_injected_policy_acts_like_the_conditioned_actor(hidden):
+def test_a_folded_policy_acts_like_the_conditioned_actor(hidden):
     actor = MLP((S + D, *hidden, A))
     policy = MLP((S, *hidden, A))
     config = learner(MLP((S + A + D, 1), output="linear"), actor)
     rng = np.random.default_rng(0)
-    parameters = rng.normal(size=actor.size).astype(np.float32)  # biases too are not zero
+    parameters = rng.normal(size=actor.size).astype(np.float32)  # no bias is zero
     targets = rng.uniform(-1, 1, (6, D)).astype(np.float32)
-    policies = jax.jit(variation.injection, static_argnums=0)(config, parameters, targets)
+    policies = jax.jit(networks.fold, static_argnums=0)(actor, parameters, targets)
     assert policies.shape == (6, policy.size)
     observations = rng.normal(size=(50, S)).astype(np.float32)
     for vector, target in zip(np.float64(policies), np.float64(targets), strict=True):
@@ -169,11 +172,106 @@ def test_an_injected_policy_acts_like_the_conditioned_actor(hidden):
         expected = Network(actor.sizes, "tanh")(np.float64(parameters), seen)
         folded = Network(policy.sizes, "tanh")(vector, np.float64(observations))
         np.testing.assert_allclose(folded, expected, atol=1e-6)
-    # and in the package's own arithmetic
-    row = jax.jit(lambda p, x: networks.apply(policy, networks.unflatten(policy, p), x))
-    led = jax.jit(td3.act, static_argnums=0)
+    # The same in the package's own arithmetic.
+    apply = jax.jit(lambda p, x: networks.apply(policy, networks.unflatten(policy, p), x))
+    act = jax.jit(td3.act, static_argnums=0)
     for i in range(6):
         asked = np.tile(targets[i], (50, 1))
         np.testing.assert_allclose(
-            row(policies[i], observations), led(config, parameters, observations, asked), atol=2e-6
-        )
+            apply(policies[i], observations), act(config, parameters, observations, asked),
+            atol=2e-6,
+        )  # fmt: skip
+
+
+# ------------------------------------------------------------------ variations on a small archive
+
+LEARNER = "conditioned"
+
+
+@functools.cache
+def started(actor_conditioned: bool = True):
+    """Return the specification of `probe` and a state whose cells hold some elites."""
+    hp = dataclasses.replace(probe.HP, batch_size=12, iso_sigma=0.0)
+    spec = probe.spec(hp=hp, actor_conditioned=actor_conditioned)
+    algorithm = map_elites.algorithm(spec)
+    state = jax.jit(algorithm.start)(jax.random.key(0), probe.centroids())
+    assert 3 < np.isfinite(state.archive.fitness).sum() < 12
+    return spec, state
+
+
+def make(variation_, count, key=5, **choices):
+    """Return the specification, the state and the offspring of a variation."""
+    spec, state = started()
+    offspring = variation_(spec, state, jax.random.key(key), count, **choices)
+    assert offspring.policies.shape == (count, spec.policy.size)
+    assert offspring.targets.shape == (count, 2)
+    return spec, state, offspring
+
+
+def cells_reaching(archive, targets) -> np.ndarray:
+    """Return the filled cell [n] whose elite reached each target, to the bit."""
+    equal = (np.asarray(targets)[:, None] == np.asarray(archive.descriptors)[None]).all(-1)
+    equal &= np.isfinite(archive.fitness)[None]
+    assert (equal.sum(1) == 1).all()
+    return equal.argmax(1)
+
+
+def test_ga_mixes_pairs_of_elites_and_targets_the_first(quick_compiler):
+    """Without isotropic noise, a child lies on the line through two elites."""
+    _, state, offspring = make(variation.ga, 40)
+    cells = cells_reaching(state.archive, offspring.targets)
+    assert len(set(cells)) > 3
+    elites = np.asarray(state.archive.policies)[np.isfinite(state.archive.fitness)]
+    seconds = set()
+    for child, parent in zip(offspring.policies, state.archive.policies[cells], strict=True):
+        along = elites - np.asarray(parent)
+        away = np.asarray(child - parent)
+        length = np.maximum((along**2).sum(1), 1e-12)
+        off_line = np.linalg.norm(away - (along @ away / length)[:, None] * along, axis=1)
+        assert off_line.min() < 1e-5
+        seconds.add(int(off_line.argmin()))
+    assert len(seconds) > 3
+
+
+def test_policy_gradient_improves_parents_at_the_descriptors_they_reached(quick_compiler):
+    """Ascending the same replayed observations from those parents gives the same children."""
+    spec, state, offspring = make(variation.policy_gradient, 6, learner=LEARNER)
+    cells = cells_reaching(state.archive, offspring.targets)
+    assert len(set(cells)) > 1
+    _, replay_key = jax.random.split(jax.random.key(5))
+    rows = replays.sample(state.replay, replay_key, (spec.hp.pg_steps, spec.hp.td3_batch_size))
+    low, high = np.float32(probe.LOW), np.float32(probe.HIGH)
+    scaled = 2 * (np.asarray(offspring.targets) - low) / (high - low) - 1
+    expected = ascend(
+        spec.policy, state.archive.policies[cells], scaled, spec.td3(LEARNER),
+        state.learners[LEARNER].critics[0], replays.columns(spec.layout, rows)["observation"],
+        spec.hp.policy_learning_rate,
+    )  # fmt: skip
+    np.testing.assert_allclose(offspring.policies, expected, atol=1e-5)
+    assert np.abs(offspring.policies - state.archive.policies[cells]).max() > 1e-3
+
+
+def test_the_greedy_actor_is_one_policy():
+    spec, state = started(actor_conditioned=False)
+    made = variation.greedy(spec, state, jax.random.key(0), 1, learner=LEARNER)
+    assert made.policies.shape == (1, spec.policy.size)
+    np.testing.assert_array_equal(made.policies[0], state.learners[LEARNER].actor)
+    np.testing.assert_array_equal(made.targets, np.zeros((1, 2)))
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_the_greedy_actor_cannot_be_several_offspring(count):
+    spec, state = started(actor_conditioned=False)
+    with pytest.raises(ValueError, match=f"one offspring, not {count}"):
+        variation.greedy(spec, state, jax.random.key(0), count, learner=LEARNER)
+
+
+def test_injected_policies_act_like_the_actor_at_descriptors_of_the_archive(quick_compiler):
+    spec, state, offspring = make(variation.injection, 9, learner=LEARNER)
+    assert len(set(cells_reaching(state.archive, offspring.targets))) > 1
+    config, actor = spec.td3(LEARNER), state.learners[LEARNER].actor
+    observations = np.random.default_rng(0).normal(size=(9, S)).astype(np.float32)
+    expected = td3.act(config, actor, observations, spec.problem.normalise(offspring.targets))
+    layers = networks.unflatten(spec.policy, offspring.policies)
+    found = networks.apply_each(spec.policy, layers, observations)
+    np.testing.assert_allclose(found, expected, atol=1e-5)

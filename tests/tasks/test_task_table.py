@@ -283,11 +283,6 @@ def test_no_policies_and_no_batch_are_refused():
         rollout.evaluate(task, network, np.zeros((1, 26)), jax.random.key(0), batch=0)
 
 
-@pytest.mark.parametrize(("batch", "shape"), [(1, 32), (32, 32), (33, 64), (256, 256), (250, 256)])
-def test_evaluation_shapes_are_multiples_of_32(batch, shape):
-    assert rollout.evaluation_shape(batch) == shape
-
-
 def test_a_shorter_task_is_the_same_task_with_another_limit():
     task = tasks.make("walker_uni")
     shorter = dataclasses.replace(task, episode_length=10)

@@ -1,21 +1,19 @@
-"""The archive of elites: one cell for each kind of behaviour, the best policy found in each.
+"""The archive of elites: one cell for each kind of behaviour, holding the best policy found for it.
 
-Cells are the Voronoi regions of fixed centroids (a centroidal Voronoi tessellation). A candidate
-goes to the cell of its descriptor and replaces the elite there if it is strictly fitter; of several
-candidates for one cell in a batch the best competes, of equals the first. A candidate whose fitness
-or descriptor is not finite is rejected and cannot stand in the way of another.
+Cells are the Voronoi regions of fixed centroids (`centroids.py`). A candidate belongs to the cell
+of its descriptor and replaces the elite there if it is strictly fitter. If several candidates of a
+batch belong to one cell, the fittest competes, and the first of equals. A candidate whose fitness
+or descriptor is not finite is rejected and cannot displace another.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from elites.core.problem import random_index
+from elites.core.sampling import uniform_index
 
 Array = jax.Array
 
@@ -23,59 +21,34 @@ EMPTY = -1  # origin of a cell without an elite
 
 
 class Archive(NamedTuple):
+    """Cells of one seed, empty ones included."""
+
     policies: Array  # [C, P]
     fitness: Array  # [C], -inf where a cell is empty
     descriptors: Array  # [C, D] reached by each elite, in task units
     centroids: Array  # [C, D]
-    origin: Array  # [C] which variation made the elite, EMPTY where there is none
-    born: Array  # [C] the iteration in which the elite came in
+    origin: Array  # [C] int32: which variation made the elite, EMPTY where there is none
+    born: Array  # [C] int32: the iteration in which the elite was added
 
 
-def centroids(low: tuple[float, ...], high: tuple[float, ...], cells: int) -> Array:
-    """The centroids [C, D] of a box: k-means on 50,000 uniform samples.
+class Addition(NamedTuple):
+    """Result of adding a batch of candidates."""
 
-    They depend on the box and the number of cells alone, so that seeds and algorithms share cells.
-    """
-    low_, high_ = np.array(low, np.float32), np.array(high, np.float32)
-    return jnp.asarray(low_ + _unit_centroids(len(low), cells) * (high_ - low_))
-
-
-@functools.cache
-def _unit_centroids(dimensions: int, cells: int) -> np.ndarray:
-    with jax.ensure_compile_time_eval(), jax.default_device(_host()):
-        sample_key, start_key = jax.random.split(jax.random.key(0))
-        samples = jax.random.uniform(sample_key, (max(50_000, 10 * cells), dimensions))
-        start = jax.random.choice(start_key, samples, (cells,), replace=False)
-        means, points = np.asarray(start), np.asarray(samples)
-    # In NumPy: faster than what XLA makes of it, and summed in the same order on every machine.
-    for _ in range(30):
-        nearest = _nearest(means, points)
-        members = np.bincount(nearest, minlength=cells)[:, None]
-        totals = [np.bincount(nearest, column, minlength=cells) for column in points.T]
-        moved = np.stack(totals, axis=1) / np.maximum(members, 1)
-        means = np.where(members > 0, moved, means).astype(np.float32)
-    return means
+    archive: Archive
+    added: Array  # [b] bool: the candidate is now an elite
+    rejected: Array  # [b] bool: its evaluation failed or was not finite
 
 
-def _nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """What `nearest_rows` finds, a few points at a time: their distances fit into a cache."""
-    count = max(1, 2**16 // len(rows))
-    found = []
-    for some in np.split(points, range(count, len(points), count)):
-        squares = (np.square(a[:, None] - b) for a, b in zip(some.T, rows.T, strict=True))
-        found.append(functools.reduce(np.add, squares).argmin(axis=1))
-    return np.concatenate(found)
+class Summary(NamedTuple):
+    """The archive's metrics."""
 
-
-def _host():
-    """The CPU, on which every machine finds the same centroids; the default where there is none."""
-    try:
-        return jax.devices("cpu")[0]
-    except RuntimeError:
-        return jax.devices()[0]
+    qd_score: Array  # []
+    coverage: Array  # [] share of filled cells
+    max_fitness: Array  # []
 
 
 def empty(centroids: Array, policy_size: int) -> Archive:
+    """Return an archive without elites."""
     cells = centroids.shape[0]
     return Archive(
         policies=jnp.zeros((cells, policy_size)),
@@ -88,22 +61,22 @@ def empty(centroids: Array, policy_size: int) -> Archive:
 
 
 def filled(archive: Archive) -> Array:
-    """[C] bool"""
+    """Return which cells [C] hold an elite."""
     return archive.fitness > -jnp.inf
 
 
+def cell_of(archive: Archive, descriptors: Array) -> Array:
+    """Return the cell [n] of each descriptor [n, D]."""
+    return nearest_rows(archive.centroids, descriptors)
+
+
 def nearest_rows(rows: Array, points: Array) -> Array:
-    """The index [n] of the nearest of `rows` [R, D] to each of `points` [n, D]; first of equals."""
-    # Differences, not the expanded square: that loses the digits which tell close rows apart.
+    """Return the index [n] of the row of [R, D] nearest to each point [n, D], first of equals."""
+    # Differences, because the expanded square loses the digits that tell close rows apart.
     squares = [
         jnp.square(points[:, i][:, None] - rows[:, i][None, :]) for i in range(rows.shape[1])
     ]
     return jnp.argmin(sum(squares[1:], start=squares[0]), axis=1)
-
-
-def cell_of(archive: Archive, descriptors: Array) -> Array:
-    """The cell [n] of each descriptor [n, D]."""
-    return nearest_rows(archive.centroids, descriptors)
 
 
 def add(
@@ -114,11 +87,11 @@ def add(
     valid: Array,
     origin: Array,
     iteration: Array,
-) -> tuple[Archive, Array, Array]:
-    """Add a batch: the new archive, which candidates [b] came in, and which [b] were rejected."""
+) -> Addition:
+    """Let a batch of candidates [b] compete for their cells."""
     batch, cells = fitness.shape[0], archive.fitness.shape[0]
     accepted = valid & jnp.isfinite(fitness) & jnp.isfinite(descriptors).all(-1)
-    # Rejected candidates go to a cell of their own behind the last, which is then dropped.
+    # Rejected candidates go to an extra cell behind the last one, which is then dropped.
     cell = jnp.where(accepted, cell_of(archive, descriptors), cells)
     fitness = jnp.where(accepted, fitness, -jnp.inf)
 
@@ -129,7 +102,7 @@ def add(
     incumbent = jnp.append(archive.fitness, jnp.inf)
     added = contender & (order == first[cell]) & (fitness > incumbent[cell])
 
-    # Every cell has at most one newcomer, so no two rows are written to the same place.
+    # A cell gets at most one new elite, so no two rows are written to the same place.
     place = jnp.where(added, cell, cells)
     archive = Archive(
         policies=archive.policies.at[place].set(policies, mode="drop"),
@@ -139,24 +112,21 @@ def add(
         origin=archive.origin.at[place].set(origin.astype(jnp.int32), mode="drop"),
         born=archive.born.at[place].set(jnp.asarray(iteration, jnp.int32), mode="drop"),
     )
-    return archive, added, ~accepted
+    return Addition(archive, added, ~accepted)
 
 
 def sample(archive: Archive, key: Array, count: int) -> Array:
-    """Cells [count], uniform with replacement over the filled ones."""
-    full = filled(archive)
-    ranks = jnp.cumsum(full)
-    pick = random_index(key, (count,), ranks[-1])
+    """Draw cells [count] uniformly, with replacement, from the filled ones.
+
+    If there are none, the result is out of range, and indexing with it yields the last cell.
+    """
+    ranks = jnp.cumsum(filled(archive))
+    pick = uniform_index(key, (count,), ranks[-1])
     return jnp.searchsorted(ranks, pick, side="right", method="compare_all")
 
 
-class Summary(NamedTuple):
-    qd_score: Array
-    coverage: Array  # share of filled cells
-    max_fitness: Array
-
-
 def summary(archive: Archive) -> Summary:
+    """Compute the archive's QD-score, coverage and maximum fitness."""
     full = filled(archive)
     return Summary(
         qd_score=jnp.sum(jnp.where(full, archive.fitness, 0.0)),

@@ -1,4 +1,4 @@
-"""The names of the algorithms, without loading JAX: for command lines that refuse a wrong one."""
+"""Algorithm names. Importable without JAX, so the command line can reject typos quickly."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ALGORITHMS: dict[str, str] = {
     "dcg_me_unconditioned_actor": "its ablation 3: an actor that sees no descriptor",
     "dcrl_me": "DCRL-MAP-Elites, the successor by the same authors",
 }
-"""What each is; `algorithms.py` builds them."""
+"""Title of each algorithm. `algorithms.py` builds them."""
 
 
 def check(name: str) -> str:
-    """The name, or a ValueError that lists the known ones."""
+    """Return the name, or raise a ValueError that lists the known ones."""
     if name not in ALGORITHMS:
         raise ValueError(
             f"unknown algorithm '{name}'.{suggestion(name, ALGORITHMS)} "
@@ -30,6 +30,6 @@ def check(name: str) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """What the writer of an unknown name may have meant."""
+    """Suggest the closest known name."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean '{close[0]}'?" if close else ""

@@ -1,11 +1,11 @@
-"""The evolution-strategy gradient: an estimate from many perturbed copies of one policy.
+"""The evolution-strategy gradient, estimated from many perturbed copies of one policy.
 
 Copies come in mirrored pairs, theta + sigma e and theta - sigma e. With n copies in all and a score
 for each, the estimate of the gradient of the expected score is
 
     sum over pairs of (score+ - score-) e / (n sigma)
 
-which is exact in expectation for a quadratic. MAP-Elites-ES scores by rank.
+which is exact in expectation for a quadratic function. MAP-Elites-ES uses ranks as scores.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ Array = jax.Array
 
 
 def noise(key: Array, pairs: int, size: int) -> Array:
-    """Independent standard normal noise for every parameter of every pair, [pairs, P]."""
+    """Draw independent standard normal noise for every parameter of every pair, [pairs, P]."""
     return jax.random.normal(key, (pairs, size))
 
 
 def population(theta: Array, noise: Array, sigma: float) -> Array:
-    """The mirrored copies [2 * pairs, P]: all plus, then all minus."""
+    """Return the mirrored copies [2 * pairs, P]: all plus, then all minus."""
     return jnp.concatenate([theta[None] + sigma * noise, theta[None] - sigma * noise])
 
 
 def centred_ranks(values: Array) -> Array:
-    """Ranks / (n - 1) - 0.5, so scores lie in [-0.5, 0.5]; what is not a number ranks last."""
+    """Return rank / (n - 1) - 0.5, which lies in [-0.5, 0.5]. NaN ranks last."""
     values = jnp.where(jnp.isnan(values), -jnp.inf, values)
     ranks = jnp.argsort(jnp.argsort(values))
     return ranks / max(len(values) - 1, 1) - 0.5
 
 
 def gradient(scores: Array, noise: Array, sigma: float) -> Array:
-    """The ascent direction [P] from the scores [2 * pairs] of `population`."""
+    """Return the ascent direction [P] from the scores [2 * pairs] of `population`."""
     plus, minus = jnp.split(scores, 2)
     return (plus - minus) @ noise / (len(scores) * sigma)

@@ -1,21 +1,23 @@
-"""Every number of every algorithm, declared once; the defaults are the paper's.
+"""The hyperparameters of all algorithms, each declared once. The defaults are the paper's.
 
-Loads without JAX, so that a command line can show and check them at once.
+This module loads without JAX, so that the command line can show and check them quickly.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elites.core.catalogue import suggestion
 
+Value = int | float | Sequence[int] | None  # of a hyperparameter
+
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameters:
-    """Every number of every algorithm; the defaults are the paper's."""
+    """Hyperparameters of all algorithms. The defaults are the paper's."""
 
     cells: int = 1024
     """Cells of the archive (the paper's number of centroids)."""
@@ -28,7 +30,7 @@ class Hyperparameters:
     line_sigma: float = 0.05
     """GA variation, parameter 2: standard deviation along the line to the second parent."""
     actor_hidden: tuple[int, ...] = (256, 256)
-    """Hidden layers of a conditioned actor; an actor that is archived has a policy's layers."""
+    """Hidden layers of a conditioned actor. An actor that is archived has a policy's layers."""
     critic_hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of a critic."""
     td3_batch_size: int = 100
@@ -46,51 +48,51 @@ class Hyperparameters:
     critic_learning_rate: float = 3e-4
     """Learning rate of critics."""
     replay_size: int = 1_000_000
-    """Transitions kept."""
+    """Capacity of the replay buffer, in transitions."""
     discount: float = 0.99
-    """Of future rewards, for the critic; fitness is undiscounted."""
+    """Discount of future rewards in the critic's target. Fitness is undiscounted."""
     actor_delay: int = 2
-    """Critic steps to one actor step."""
+    """Critic steps for each actor step."""
     target_update_rate: float = 0.005
-    """Share of the critic, or actor, that its slow target takes over in a step."""
+    """Rate at which target networks follow the critics and the actor."""
     smoothing_noise: float = 0.2
     """Standard deviation of the target policy's smoothing noise."""
     smoothing_clip: float = 0.5
-    """Bound on that noise."""
+    """Bound on the smoothing noise."""
     es_samples: int = 1000
-    """Perturbed copies evaluated for a gradient of MAP-Elites-ES."""
+    """Perturbed copies that MAP-Elites-ES evaluates for one gradient."""
     es_sigma: float = 0.02
-    """Standard deviation of those perturbations."""
+    """Standard deviation of the perturbations of MAP-Elites-ES."""
     es_learning_rate: float = 0.01
     """Learning rate of MAP-Elites-ES."""
     es_l2: float = 0.02
     """Weight decay in the gradient of MAP-Elites-ES."""
     es_generations: int = 10
-    """Generations between two draws of a parent, and of the other mode, from the archive."""
+    """Generations after which MAP-Elites-ES draws another parent and switches its mode."""
     es_neighbours: int = 10
-    """Neighbours that make the novelty of MAP-Elites-ES."""
+    """Nearest neighbours that define novelty in MAP-Elites-ES."""
     es_memory: int = 10_000
-    """Past offspring that its novelty is measured against."""
+    """Past offspring against which MAP-Elites-ES measures novelty."""
     es_repeats: int = 30
-    """Evaluations averaged for an offspring of MAP-Elites-ES where the task is stochastic."""
+    """Evaluations averaged for an offspring of MAP-Elites-ES on a stochastic task."""
     lengthscale: float | None = None
-    """Of the descriptor similarity, on [-1, 1]; None takes the task's."""
+    """Lengthscale of the descriptor similarity, on [-1, 1]. None takes the task's."""
     descriptor_noise: float = 0.0004
-    """Noise on the descriptors asked of the actor, as a share of their range."""
+    """Noise on the descriptors at which the actor is rolled out, as a share of their range."""
     novelty_memory: int = 10_000
-    """State descriptors that QD-PG's novelty is measured against."""
+    """State descriptors against which QD-PG measures novelty."""
     novelty_threshold: float = 0.1
-    """Distance from all stored states, in task units, beyond which QD-PG stores another."""
+    """Distance from all stored states, in task units, beyond which QD-PG stores a state."""
     novelty_neighbours: int = 5
-    """Neighbours that make QD-PG's novelty reward."""
+    """Nearest neighbours that define QD-PG's novelty reward."""
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
             _check_field(field.name, getattr(self, field.name))
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Hyperparameters:
-        """The paper's values but for those given, where lists may stand for tuples."""
+    def of(cls, values: Mapping[str, Value]) -> Hyperparameters:
+        """Return the paper's values with some replaced. Lists may stand for tuples."""
         known = [field.name for field in dataclasses.fields(cls)]
         for name in values:
             if name not in known:
@@ -102,7 +104,7 @@ class Hyperparameters:
         return cls(**given)
 
 
-_MOST = 2**31 - 1  # what 32 bits count
+_MOST = 2**31 - 1  # the largest signed 32-bit number
 _RATES = ("discount", "target_update_rate")
 _POSITIVE = ("policy_learning_rate", "actor_learning_rate", "critic_learning_rate",
              "es_learning_rate", "es_sigma", "lengthscale")  # fmt: skip

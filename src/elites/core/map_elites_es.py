@@ -1,16 +1,20 @@
-"""MAP-Elites-ES: an evolution strategy walks from elite to elite.
+"""MAP-Elites-ES: an evolution strategy that continues from one elite after another.
 
-    every `generations`:  draw a parent from the archive, forget momentum, switch the mode
-    perturb the parent;  score the copies by fitness (exploit) or novelty (explore)
-    step along the estimated gradient;  evaluate the offspring, add it;  it is the next parent
+    train           every `generations`: draw a parent from the archive, reset Adam, switch mode
+    first round     perturb the parent; score the copies by fitness (exploit) or by novelty
+                    (explore); step along the estimated gradient to the offspring
+    second round    evaluate the offspring and add it; it is the next parent
 
-Explore comes first. A parent for exploring is drawn from the 5 most novel cells; one for exploiting
-half the time from the 2 fittest cells, else from the 2 fittest of the 5 that improved last.
+Explore comes first. A parent for exploring is drawn from the 5 most novel cells. A parent for
+exploiting is drawn half the time from the 2 fittest cells, otherwise from the 2 fittest of the 5
+that improved last.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import dataclasses
+import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,260 +23,247 @@ import optax
 from elites.core import archive as archives
 from elites.core import es, networks, novelty
 from elites.core.archive import Archive
-from elites.core.map_elites import (
-    INITIAL,
-    Algorithm,
-    Metrics,
-    Outside,
-    Pause,
-    Phase,
-    Revisit,
-    Wanted,
-    without_transitions,
-)
+from elites.core.evaluation import evaluate
+from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
 from elites.core.novelty import Memory
-from elites.core.problem import Array, Evaluation, Problem, evaluation_shape
+from elites.core.td3 import Losses
+from elites.core.types import (
+    INITIAL,
+    Algorithm,
+    Array,
+    Evaluation,
+    Metrics,
+    Problem,
+    Request,
+    Round,
+    padded_size,
+)
 
-_EXPLORE, _EXPLOIT = 0, 1
 _MOST_NOVEL, _FITTEST, _LAST_IMPROVED = 5, 2, 5
+ORIGINS = (INITIAL, "explore", "exploit")
+_FIRST, _EXPLORE, _EXPLOIT = range(3)  # their numbers
 
 
 class State(NamedTuple):
+    """Complete state of a run: training can continue from it."""
+
     archive: Archive
     parent: Array  # [P]
-    moments: Any  # of Adam, for this parent
-    memory: Memory  # descriptors of all past offspring
-    iteration: Array
-    evaluations: Array
-    env_steps: Array
-    rejected: Array
+    moments: optax.OptState  # of Adam, for this parent
+    memory: Memory  # descriptors of past offspring
+    iteration: Array  # [] int32, -1 before anything was told
+    evaluations: Array  # [] uint32
+    env_steps: Array  # [] uint32
+    rejected: Array  # [] uint32
 
 
-class Proposal(NamedTuple):
-    """What a generation asks to evaluate first: perturbed copies of the (possibly new) parent."""
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """MAP-Elites-ES on a problem."""
 
-    copies: Array  # [samples, P]
-    noise: Array  # [samples / 2, P]
-    parent: Array  # [P]
-    moments: Any
+    problem: Problem
+    hp: Hyperparameters
+
+    @property
+    def policy(self) -> MLP:
+        return self.problem.policy(self.hp.policy_hidden)
+
+    @property
+    def repeats(self) -> int:
+        """Evaluations averaged for an offspring."""
+        return 1 if self.problem.deterministic else self.hp.es_repeats
+
+    @property
+    def batch(self) -> int:
+        """Rows of the request that evaluates an offspring, padded.
+
+        Re-evaluation fills the same rows with elites: the same program, hence the same bits.
+        """
+        return padded_size(self.repeats)
 
 
-def build(
-    problem: Problem,
-    policy: MLP,
-    *,
-    cells: int,
-    samples: int,
-    sigma: float,
-    rate: float,
-    l2: float,
-    generations: int,
-    neighbours: int,
-    memory_size: int,
-    repeats: int,
-) -> Algorithm:
-    adam = optax.adam(rate)
-    repeats = 1 if problem.deterministic else repeats
-    offspring_lanes = evaluation_shape(repeats)
-
-    def evaluate(wanted: Wanted, key: Array) -> tuple[Evaluation, Evaluation]:
-        count = wanted.policies.shape[0]
-        lanes = evaluation_shape(count)
-        layers = networks.unflatten(
-            policy, wanted.policies[jnp.minimum(jnp.arange(lanes), count - 1)]
-        )
-        evaluation = without_transitions(
-            problem.rollout(
-                lambda observation: networks.apply_each(policy, layers, observation),
-                jax.random.split(key, lanes),
-            )
-        )
-        return evaluation, evaluation
-
-    def first(evaluation: Evaluation, count: int) -> tuple[Array, Array, Array]:
-        """Fitness, descriptors and validity, without padding."""
-        return evaluation.fitness[:count], evaluation.descriptors[:count], evaluation.valid[:count]
-
-    def want(policies: Array) -> Wanted:
-        return Wanted(policies, None, jnp.zeros((0, problem.descriptor_size)))
-
-    def offspring_mean(fitness: Array, descriptors: Array, valid: Array):
-        """One result from the repeated evaluations of an offspring."""
-        return fitness.mean(0)[None], descriptors.mean(0)[None], valid.all(0)[None]
-
-    def enter(state: State, policy_vector: Array, fitness, descriptors, valid, origin: Array):
-        archive, added, rejected = archives.add(
-            state.archive, policy_vector[None], fitness, descriptors, valid, origin[None],
-            state.iteration,
-        )  # fmt: skip
-        memory = novelty.append(state.memory, descriptors, ~rejected)
-        spoilt = state.rejected + rejected.sum().astype(jnp.uint32)
-        return state._replace(archive=archive, memory=memory, rejected=spoilt), added[0]
-
-    def blank(key: Array, centroids: Array) -> State:
-        parent = networks.init(policy, key)
-        return State(
-            archive=archives.empty(centroids, policy.size),
-            parent=parent,
-            moments=adam.init(parent),
-            memory=novelty.empty(memory_size, problem.descriptor_size),
-            iteration=jnp.zeros((), jnp.int32),
-            evaluations=jnp.zeros((), jnp.uint32),
-            env_steps=jnp.zeros((), jnp.uint32),
-            rejected=jnp.zeros((), jnp.uint32),
-        )
-
-    def welcome(state: State, fitness, descriptors, valid) -> State:
-        """Archive the one policy that a run starts with."""
-        result = offspring_mean(fitness, descriptors, valid)
-        state, _ = enter(state, state.parent, *result, jnp.int32(0))
-        return state._replace(evaluations=state.evaluations + jnp.uint32(repeats))
-
-    def copies_of_parent(state: State) -> Array:
-        return jnp.tile(state.parent, (repeats, 1))
-
-    def parent_in_all_lanes(state: State) -> Wanted:
-        """In the shape in which an archive is evaluated again."""
-        return want(jnp.tile(state.parent, (offspring_lanes, 1)))
-
-    def begin(key: Array, centroids: Array) -> Pause:
-        blank_key, rollout_key = jax.random.split(key)
-        state = blank(blank_key, centroids)
-        return Pause(state, (), parent_in_all_lanes(state), rollout_key)
-
-    def archive_first(state: State, memo, results) -> State:
-        own, _ = results
-        state = welcome(state, *first(own, repeats))
-        return state._replace(env_steps=own.steps[:repeats].sum().astype(jnp.uint32))
-
-    def exploring(generation: Array) -> Array:
-        return (generation // generations) % 2 == _EXPLORE
-
-    def draw_parent(state: State, explore: Array, key: Array) -> Array:
-        """A cell to go on from. With few filled cells, the best of those there are."""
-        archive = state.archive
-        full = archives.filled(archive)
-        pick_key, coin_key = jax.random.split(key)
-
-        def one_of_best(score: Array, count: int, among: Array) -> Array:
-            best = jax.lax.top_k(jnp.where(among, score, -jnp.inf), min(count, cells))[1]
-            available = jnp.minimum(among.sum(), count)
-            return best[jax.random.randint(pick_key, (), 0, jnp.maximum(available, 1))]
-
-        cell_novelty = novelty.mean_distance(
-            state.memory, archive.descriptors, neighbours, squared=False
-        )
-        by_age = jax.lax.top_k(jnp.where(full, archive.born, -2), min(_LAST_IMPROVED, cells))[1]
-        recent = full & jnp.zeros(cells, bool).at[by_age].set(True)
-        fittest = jnp.where(
-            jax.random.bernoulli(coin_key),
-            one_of_best(archive.fitness, _FITTEST, full),
-            one_of_best(archive.fitness, _FITTEST, recent),
-        )
-        return jnp.where(explore, one_of_best(cell_novelty, _MOST_NOVEL, full), fittest)
-
-    def ask(state: State, key: Array) -> Proposal:
-        parent_key, noise_key = jax.random.split(key)
-        turn = (state.iteration % generations == 0) & (state.iteration > 0)
-        turn &= archives.filled(state.archive).any()  # without any elite, the parent goes on
-        cell = draw_parent(state, exploring(state.iteration), parent_key)
-        drawn = state.archive.policies[cell]
-        parent = jnp.where(turn, drawn, state.parent)
-        moments = jax.tree.map(
-            lambda fresh, old: jnp.where(turn, fresh, old), adam.init(parent), state.moments
-        )
-        noise = es.noise(noise_key, samples // 2, policy.size)
-        return Proposal(es.population(parent, noise, sigma), noise, parent, moments)
-
-    def improve(state: State, proposal: Proposal, fitness, descriptors, valid) -> State:
-        """Follow the gradient of fitness or novelty: the state whose parent is the offspring."""
-        fresh = novelty.mean_distance(state.memory, descriptors, neighbours, squared=False)
-        score = jnp.where(exploring(state.iteration), fresh, fitness)
-        # A failed copy ranks last in both modes, whatever else was reported of it.
-        told = valid & jnp.isfinite(fitness) & jnp.isfinite(descriptors).all(-1)
-        ranks = es.centred_ranks(jnp.where(told, score, -jnp.inf))
-        descent = -es.gradient(ranks, proposal.noise, sigma) + l2 * proposal.parent
-        parent, moments = networks.descend(proposal.parent, descent, proposal.moments, rate)
-        return state._replace(
-            parent=parent,
-            moments=moments,
-            evaluations=state.evaluations + jnp.uint32(samples),
-            rejected=state.rejected + (~valid).sum().astype(jnp.uint32),
-        )
-
-    def conclude(state: State, fitness, descriptors, valid) -> tuple[State, Metrics]:
-        """Add the offspring, `state.parent`, from its evaluations [repeats]."""
-        origin = jnp.where(exploring(state.iteration), 1, 2)
-        explored = exploring(state.iteration)
-        state = state._replace(
-            iteration=state.iteration + 1, evaluations=state.evaluations + jnp.uint32(repeats)
-        )
-        result = offspring_mean(fitness, descriptors, valid)
-        state, added = enter(state, state.parent, *result, origin)
-        metrics = Metrics(
-            **archives.summary(state.archive)._asdict(),
-            evaluations=state.evaluations,
-            env_steps=state.env_steps,
-            added={"explore": (added & explored).sum(), "exploit": (added & ~explored).sum()},
-            rejected=state.rejected,
-            critic_loss={},
-            actor_loss={},
-        )
-        return state, metrics
-
-    def advance(state: State, key: Array) -> Pause:
-        ask_key, copies_key, offspring_key = jax.random.split(key, 3)
-        proposal = ask(state, ask_key)
-        return Pause(state, (proposal, offspring_key), want(proposal.copies), copies_key)
-
-    def follow(state: State, memo, results) -> Pause:
-        proposal, offspring_key = memo
-        copies, _ = results
-        state = improve(state, proposal, *first(copies, samples))
-        spent = copies.steps[:samples].sum().astype(jnp.uint32)
-        state = state._replace(env_steps=state.env_steps + spent)
-        return Pause(state, (), parent_in_all_lanes(state), offspring_key)
-
-    def complete(state: State, memo, results) -> tuple[State, Metrics]:
-        own, _ = results
-        spent = own.steps[:repeats].sum().astype(jnp.uint32)
-        state = state._replace(env_steps=state.env_steps + spent)
-        return conclude(state, *first(own, repeats))
-
-    def revisit(archive: Archive, actor: Array | None, index: Array) -> Wanted:
-        del actor  # it has none
-        return want(archive.policies[index])
-
+def algorithm(spec: Spec) -> Algorithm[State]:
+    """Build the algorithm of a specification."""
+    bind = functools.partial
     return Algorithm(
-        name="me_es",
-        problem=problem,
-        policy=policy,
-        cells=cells,
-        origins=(INITIAL, "explore", "exploit"),
-        offspring={"explore or exploit": 1},
-        initial_evaluations=repeats,
-        evaluations_per_iteration=samples + repeats,
-        evaluation_shape=offspring_lanes,
-        evaluate=evaluate,
-        starting=(begin, archive_first),
-        stepping=(advance, follow, complete),
-        reach=Revisit(offspring_lanes, revisit, None, conditioned=False),
-        outside=Outside(
-            blank,
-            first=Phase(
-                lambda state, key: (copies_of_parent(state), ()),
-                lambda state, _, *results: (welcome(state, *results), None),
-            ),
-            cycle=(
-                Phase(
-                    lambda state, key: ((proposal := ask(state, key)).copies, proposal),
-                    lambda state, proposal, *results: (improve(state, proposal, *results), None),
-                ),
-                Phase(
-                    lambda state, key: (copies_of_parent(state), ()),
-                    lambda state, _, *results: conclude(state, *results),
-                ),
-            ),
+        name="me_es", problem=spec.problem, policy=spec.policy, cells=spec.hp.cells,
+        origins=ORIGINS, offspring={"explore or exploit": 1}, batch=spec.batch, actor_rollouts=0,
+        padded_batch=spec.batch, learner=None, replay_layout=None,
+        init=bind(init, spec), first=bind(first, spec), train=bind(choose_parent, spec),
+        rounds=(
+            Round(bind(ask_copies, spec), bind(tell_copies, spec), spec.hp.es_samples),
+            Round(bind(ask_offspring, spec), bind(tell_offspring, spec), spec.repeats),
         ),
+        evaluate=bind(evaluate, spec.problem, spec.policy, None), actor=lambda state: None,
+    )  # fmt: skip
+
+
+def init(spec: Spec, key: Array, centroids: Array) -> State:
+    """Return a state with a random parent and an empty archive."""
+    parent = networks.init(spec.policy, jax.random.split(key)[0])
+    zero = jnp.zeros((), jnp.uint32)
+    return State(
+        archive=archives.empty(centroids, spec.policy.size),
+        parent=parent,
+        moments=optax.adam(spec.hp.es_learning_rate).init(parent),
+        memory=novelty.empty(spec.hp.es_memory, spec.problem.descriptor_size),
+        iteration=jnp.full((), -1, jnp.int32), evaluations=zero, env_steps=zero, rejected=zero,
+    )  # fmt: skip
+
+
+def first(spec: Spec, state: State, key: Array) -> Request:
+    """Ask for the random parent."""
+    return offspring_request(spec, state, jnp.int32(_FIRST), jax.random.split(key)[1])
+
+
+class Keys(NamedTuple):
+    """Keys derived from that of an iteration."""
+
+    parent: Array
+    noise: Array
+    copies: Array  # of their rollouts
+    offspring: Array  # of its rollouts
+
+
+def split(key: Array) -> Keys:
+    """Derive the keys of an iteration."""
+    ask_key, copies_key, offspring_key = jax.random.split(key, 3)
+    parent_key, noise_key = jax.random.split(ask_key)
+    return Keys(parent_key, noise_key, copies_key, offspring_key)
+
+
+# ----------------------------------------------------------------------------------------- parents
+
+
+def choose_parent(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses]]:
+    """Every `generations` iterations, continue from an elite, without momentum."""
+    due = (state.iteration % spec.hp.es_generations == 0) & (state.iteration > 0)
+    due &= archives.filled(state.archive).any()  # without any elite, keep the parent
+    drawn = state.archive.policies[draw_parent(spec, state, split(key).parent)]
+    parent = jnp.where(due, drawn, state.parent)
+    moments = jax.tree.map(
+        lambda fresh, old: jnp.where(due, fresh, old),
+        optax.adam(spec.hp.es_learning_rate).init(parent),
+        state.moments,
+    )
+    return state._replace(parent=parent, moments=moments), {}
+
+
+def exploring(spec: Spec, state: State) -> Array:
+    """Return whether the current generations follow novelty instead of fitness."""
+    return (state.iteration // spec.hp.es_generations) % 2 == 0
+
+
+def draw_parent(spec: Spec, state: State, key: Array) -> Array:
+    """Choose the cell to continue from. With fewer filled cells than required, use those."""
+    archive = state.archive
+    full = archives.filled(archive)
+    pick_key, coin_key = jax.random.split(key)
+
+    def one_of_best(score: Array, count: int, among: Array) -> Array:
+        best = jax.lax.top_k(jnp.where(among, score, -jnp.inf), min(count, spec.hp.cells))[1]
+        available = jnp.minimum(among.sum(), count)
+        return best[jax.random.randint(pick_key, (), 0, jnp.maximum(available, 1))]
+
+    cell_novelty = novelty.mean_distance(
+        state.memory, archive.descriptors, spec.hp.es_neighbours, squared=False
+    )
+    youngest = min(_LAST_IMPROVED, spec.hp.cells)
+    by_age = jax.lax.top_k(jnp.where(full, archive.born, -2), youngest)[1]
+    recent = full & jnp.zeros(spec.hp.cells, bool).at[by_age].set(True)
+    fittest = jnp.where(
+        jax.random.bernoulli(coin_key),
+        one_of_best(archive.fitness, _FITTEST, full),
+        one_of_best(archive.fitness, _FITTEST, recent),
+    )
+    most_novel = one_of_best(cell_novelty, _MOST_NOVEL, full)
+    return jnp.where(exploring(spec, state), most_novel, fittest)
+
+
+# ------------------------------------------------------------------------------ first round: copies
+
+
+def ask_copies(spec: Spec, state: State, key: Array) -> Request:
+    """Ask for mirrored perturbations of the parent."""
+    keys = split(key)
+    noise = es.noise(keys.noise, spec.hp.es_samples // 2, spec.policy.size)
+    copies = es.population(state.parent, noise, spec.hp.es_sigma)
+    return request(spec, copies, jnp.int32(_FIRST), keys.copies, noise)
+
+
+def tell_copies(
+    spec: Spec, state: State, request: Request, copies: Evaluation
+) -> tuple[State, None]:
+    """Replace the parent by its offspring: one Adam step along the gradient of the score."""
+    distance = novelty.mean_distance(
+        state.memory, copies.descriptors, spec.hp.es_neighbours, squared=False
+    )
+    score = jnp.where(exploring(spec, state), distance, copies.fitness)
+    # A failed copy ranks last in both modes, whatever else was reported about it.
+    finite = jnp.isfinite(copies.fitness) & jnp.isfinite(copies.descriptors).all(-1)
+    ranks = es.centred_ranks(jnp.where(copies.valid & finite, score, -jnp.inf))
+    assert request.noise is not None
+    descent = -es.gradient(ranks, request.noise, spec.hp.es_sigma) + spec.hp.es_l2 * state.parent
+    parent, moments = networks.descend(
+        state.parent, descent, state.moments, spec.hp.es_learning_rate
+    )
+    return state._replace(
+        parent=parent,
+        moments=moments,
+        evaluations=state.evaluations + jnp.uint32(spec.hp.es_samples),
+        env_steps=state.env_steps + copies.steps.sum().astype(jnp.uint32),
+        rejected=state.rejected + (~copies.valid).sum().astype(jnp.uint32),
+    ), None
+
+
+# ------------------------------------------------------------------------- second round: offspring
+
+
+def ask_offspring(spec: Spec, state: State, key: Array) -> Request:
+    """Ask for the offspring, which is the state's parent since the first round."""
+    origin = jnp.where(exploring(spec, state), _EXPLORE, _EXPLOIT)
+    return offspring_request(spec, state, origin, split(key).offspring)
+
+
+def tell_offspring(
+    spec: Spec, state: State, request: Request, evaluation: Evaluation
+) -> tuple[State, Metrics]:
+    """Add the offspring with the mean of its evaluations. Further rows are padding."""
+    fitness, descriptors, valid, steps = (rows[: spec.repeats] for rows in evaluation[:4])
+    fitness, descriptors = fitness.mean(0)[None], descriptors.mean(0)[None]
+    iteration, origin = state.iteration + 1, request.origins[:1]
+    archive, added, rejected = archives.add(
+        state.archive, state.parent[None], fitness, descriptors, valid.all(0)[None], origin,
+        iteration,
+    )  # fmt: skip
+    state = state._replace(
+        archive=archive,
+        memory=novelty.append(state.memory, descriptors, ~rejected),
+        iteration=iteration,
+        evaluations=state.evaluations + jnp.uint32(spec.repeats),
+        env_steps=state.env_steps + steps.sum().astype(jnp.uint32),
+        rejected=state.rejected + rejected.sum().astype(jnp.uint32),
+    )
+    return state, Metrics.of(state, ORIGINS[1:], origin, added)
+
+
+def offspring_request(spec: Spec, state: State, origin: Array, key: Array) -> Request:
+    """Return a request with the parent in every row of the padded batch."""
+    return request(spec, jnp.tile(state.parent, (spec.batch, 1)), origin, key)
+
+
+def request(
+    spec: Spec, policies: Array, origin: Array, key: Array, noise: Array | None = None
+) -> Request:
+    """Return a request for policies of one origin."""
+    n, size = len(policies), spec.problem.descriptor_size
+    return Request(
+        policies=policies,
+        origins=jnp.broadcast_to(origin.astype(jnp.int32), n),
+        targets=jnp.zeros((n, size)),
+        actor=None,
+        actor_targets=jnp.zeros((0, size)),
+        key=key,
+        noise=noise,
     )

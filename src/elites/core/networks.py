@@ -2,14 +2,15 @@
 
 A policy is a vector, so an archive of policies is a matrix and a mutation is arithmetic. The vector
 holds, layer by layer, the kernel [inputs, outputs] row by row and then the bias. Networks are
-multi-layer perceptrons with ReLU between layers; kernels start LeCun-uniform, biases at zero.
+multi-layer perceptrons with ReLU between layers. Kernels start LeCun-uniform, biases at zero.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +18,12 @@ import optax
 
 Array = jax.Array
 Layers = list[tuple[Array, Array]]  # kernel [..., inputs, outputs] and bias [..., outputs]
+Parameters = TypeVar("Parameters", Array, Layers)
 
 
 @dataclasses.dataclass(frozen=True)
 class MLP:
-    """The shape of a network."""
+    """Shape of a network."""
 
     sizes: tuple[int, ...]
     """Inputs, hidden layers, outputs."""
@@ -33,16 +35,17 @@ class MLP:
 
     @property
     def size(self) -> int:
-        """Number of parameters."""
+        """The number of parameters."""
         return sum((i + 1) * o for i, o in itertools.pairwise(self.sizes))
 
 
 def policy(observation_size: int, action_size: int, hidden: tuple[int, ...] = (128, 128)) -> MLP:
+    """Return a network from observations to actions in [-1, 1]."""
     return MLP((observation_size, *hidden, action_size))
 
 
 def init(network: MLP, key: Array) -> Array:
-    """Random parameters [P]."""
+    """Return random parameters [P]."""
     parts = []
     pairs = list(itertools.pairwise(network.sizes))
     for (inputs, outputs), layer_key in zip(pairs, jax.random.split(key, len(pairs)), strict=True):
@@ -55,7 +58,7 @@ def init(network: MLP, key: Array) -> Array:
 
 
 def unflatten(network: MLP, parameters: Array) -> Layers:
-    """Kernels and biases of vectors [..., P]."""
+    """Return the kernels and biases of vectors [..., P]."""
     if parameters.shape[-1] != network.size:
         raise ValueError(
             f"a {'-'.join(map(str, network.sizes))} network has {network.size} parameters, got "
@@ -72,33 +75,37 @@ def unflatten(network: MLP, parameters: Array) -> Layers:
 
 
 def apply(network: MLP, layers: Layers, x: Array) -> Array:
-    """One network on inputs [..., inputs]."""
+    """Apply one network to inputs [..., inputs]."""
     return _forward(network, layers, x, lambda x, kernel: x @ kernel)
 
 
 def apply_each(network: MLP, layers: Layers, x: Array) -> Array:
-    """n networks (leading axis n of every layer) on one input each, [n, inputs]."""
+    """Apply n networks (leading axis n of every layer) to one input each, [n, inputs]."""
     return _forward(network, layers, x, lambda x, kernel: jnp.einsum("ni,nio->no", x, kernel))
 
 
-def _forward(network: MLP, layers: Layers, x: Array, product) -> Array:
+def _forward(
+    network: MLP, layers: Layers, x: Array, product: Callable[[Array, Array], Array]
+) -> Array:
+    def dense(x: Array, kernel: Array, bias: Array) -> Array:
+        return product(x, kernel) + jnp.expand_dims(bias, range(x.ndim - bias.ndim))
+
     for kernel, bias in layers[:-1]:
-        x = jax.nn.relu(product(x, kernel) + bias)
-    kernel, bias = layers[-1]
-    x = product(x, kernel) + bias
+        x = jax.nn.relu(dense(x, kernel, bias))
+    x = dense(x, *layers[-1])
     return jnp.tanh(x) if network.output == "tanh" else x
 
 
 def descend(
-    parameters: Any, gradient: Any, moments: optax.OptState, rate: float
-) -> tuple[Any, optax.OptState]:
-    """One step of Adam down the gradient, on flat parameters or on layers."""
+    parameters: Parameters, gradient: Parameters, moments: optax.OptState, rate: float
+) -> tuple[Parameters, optax.OptState]:
+    """Take one Adam step down the gradient, on flat parameters or on layers."""
     update, moments = optax.adam(rate).update(gradient, moments)
-    return optax.apply_updates(parameters, update), moments
+    return optax.apply_updates(parameters, update), moments  # pyright: ignore[reportReturnType]
 
 
 def flatten(layers: Layers) -> Array:
-    """The vectors [..., P] of kernels and biases; inverse of `unflatten`."""
+    """Return the vectors [..., P] of kernels and biases: the inverse of `unflatten`."""
     parts = []
     for kernel, bias in layers:
         parts += [kernel.reshape(*kernel.shape[:-2], -1), bias]
@@ -106,10 +113,10 @@ def flatten(layers: Layers) -> Array:
 
 
 def fold(network: MLP, parameters: Array, condition: Array) -> Array:
-    """Plain policies [n, P'] from a conditioned one and n conditions [n, D].
+    """Turn a conditioned policy and n conditions [n, D] into n plain policies [n, P'].
 
     A network on (observation, condition) with the condition held fixed is a network on the
-    observation: the condition's part of the first layer joins its bias.
+    observation: the condition's part of the first layer is added to its bias.
     """
     (kernel, bias), *rest = unflatten(network, parameters)
     inputs = kernel.shape[0] - condition.shape[-1]

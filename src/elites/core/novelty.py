@@ -1,7 +1,7 @@
-"""Novelty: how far a descriptor is from its nearest neighbours among those seen before.
+"""Novelty: the distance of a descriptor to its nearest neighbours among those seen before.
 
-`Memory` is a ring of descriptors, first in, first out. QD-PG fills it with states that are far
-enough from all in it (`insert_distant`), MAP-Elites-ES with every offspring (`append`).
+`Memory` is a ring of descriptors, first in, first out. QD-PG stores states that are far enough from
+all stored ones (`insert_distant`). MAP-Elites-ES stores every offspring (`append`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,21 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from elites.core import ring
+
 Array = jax.Array
 
 
 class Memory(NamedTuple):
+    """The ring."""
+
     points: Array  # [M, D]
-    age: Array  # [M] order of entry, -1 where nothing is stored
-    entered: Array  # [] points that ever came in
+    age: Array  # [M] int32: order of entry, -1 where nothing is stored
+    entered: Array  # [] int32: points ever stored
 
 
 def empty(capacity: int, descriptor_size: int) -> Memory:
+    """Return a memory without points."""
     return Memory(
         points=jnp.zeros((capacity, descriptor_size)),
         age=jnp.full(capacity, -1, jnp.int32),
@@ -30,44 +35,48 @@ def empty(capacity: int, descriptor_size: int) -> Memory:
 
 def append(memory: Memory, points: Array, mask: Array) -> Memory:
     """Store the points [n, D] where `mask` holds, in order."""
-    capacity = memory.points.shape[0]
-    rank = jnp.cumsum(mask) - 1
-    count = rank[-1] + 1
-    kept = mask & (rank >= count - capacity)
-    order = memory.entered + rank
-    place = jnp.where(kept, order % capacity, capacity)
+    order = memory.entered + jnp.cumsum(mask) - 1
+    place = ring.places(memory.entered, mask, memory.points.shape[0])
     return Memory(
         points=memory.points.at[place].set(points, mode="drop"),
         age=memory.age.at[place].set(order.astype(jnp.int32), mode="drop"),
-        entered=(memory.entered + count).astype(jnp.int32),
+        entered=(memory.entered + jnp.sum(mask)).astype(jnp.int32),
     )
 
 
 def nearest_squared(memory: Memory, points: Array, neighbours: int) -> Array:
-    """Squared distances [n, k] to the k nearest stored points, inf where there are fewer."""
+    """Return squared distances [n, k] to the k nearest stored points, inf where there are fewer."""
     distance = jnp.where(memory.age[None] >= 0, _squared(points, memory.points), jnp.inf)
     count = min(neighbours, memory.points.shape[0])
     return -jax.lax.top_k(-distance, count)[0]
 
 
 def mean_distance(memory: Memory, points: Array, neighbours: int, squared: bool) -> Array:
-    """Mean (squared) distance [n] to the nearest stored points; missing neighbours are ignored."""
+    """Return the mean (squared) distance [n] to the nearest stored points, as many as there are."""
     nearest = nearest_squared(memory, points, neighbours)
     found = jnp.isfinite(nearest)
     values = jnp.where(found, nearest if squared else jnp.sqrt(nearest), 0.0)
     return values.sum(-1) / jnp.maximum(found.sum(-1), 1)
 
 
+def rewards(memory: Memory, points: Array, neighbours: int) -> Array:
+    """Return the novelty [steps, N] of points [steps, N, D], the mean squared distance.
+
+    One step at a time, because all distances together would not fit into memory.
+    """
+    return jax.lax.map(lambda some: mean_distance(memory, some, neighbours, squared=True), points)
+
+
 def insert_distant(
     memory: Memory, points: Array, mask: Array, threshold: float, block: int = 256
 ) -> Memory:
-    """Offer points [n, D] one after the other; each enters if farther than `threshold` from all.
+    """Store points [n, D], one after the other, if farther than `threshold` from all stored ones.
 
-    'All' is what is stored at that moment: the points before the batch, those of the batch accepted
-    so far, and no longer those that newcomers pushed out. Computed in blocks, and a block by
-    repeated guesses: whether a point enters depends on earlier ones alone, so each round of
-    deciding all points from the last guess settles at least one more, usually most of them, and a
-    guess that repeats itself is the sequential answer.
+    The stored ones include points of the same batch accepted before, and exclude those that have
+    been overwritten meanwhile. The result equals a sequential loop, but is computed in blocks by
+    repeated guesses: whether a point is accepted depends only on earlier ones, so each round of
+    deciding all points from the last guess fixes at least one more, usually most of them. A guess
+    that no longer changes is the sequential answer.
     """
     n, capacity = points.shape[0], memory.points.shape[0]
     block = min(block, capacity, n)
@@ -79,8 +88,8 @@ def insert_distant(
     def offer(memory: Memory, candidates: tuple[Array, Array]):
         points, mask = candidates
         near = (_squared(points, memory.points) <= limit) & (memory.age[None] >= 0)
-        # A stored point stands in the way until enough newcomers have pushed it out: only the
-        # youngest one near a candidate matters.
+        # A stored point blocks a candidate until it is overwritten, so only the youngest of the
+        # stored points near a candidate matters.
         youngest = jnp.max(jnp.where(near, memory.age[None], -1), axis=1)
         close_before = jnp.tril(_squared(points, points) <= limit, k=-1)
 
@@ -101,6 +110,6 @@ def insert_distant(
 
 
 def _squared(a: Array, b: Array) -> Array:
-    """Squared distances [n, m]."""
+    """Return squared distances [n, m]."""
     squares = [jnp.square(a[:, i][:, None] - b[:, i][None, :]) for i in range(a.shape[1])]
     return sum(squares[1:], start=squares[0])

@@ -1,13 +1,13 @@
-"""TD3, conditioned on a descriptor or not: twin critics, a delayed actor, slow targets.
+"""TD3, optionally conditioned on a descriptor: twin critics, a delayed actor, target networks.
 
-The critic Q(s, a | d') values acting well *and* ending with descriptor d': the reward of a
-transition whose episode ended at d counts by the similarity S(d, d') = exp(-|d - d'| / l) (the
+The critic Q(s, a | d') values acting well *and* ending with descriptor d'. The reward of a
+transition whose episode reached d is scaled by the similarity S(d, d') = exp(-|d - d'| / l) (the
 paper's equations 5 and 6, algorithm 5):
 
     y = S(d, d') r + discount (1 - done) min_i Q'_i(s', clip(pi'(s' | d') + noise) | d')
 
-    for each step:   sample a batch;  both critics regress on y;  targets of the critics follow
-    every `delay`-th step, before its critic update:  the actor climbs Q_1;  its target follows
+    for each step:   sample a batch;  both critics regress on y;  their targets move towards them
+    every `delay`-th step, before its critic update:  the actor ascends Q_1;  its target follows
 
 Without conditioning the descriptors have width zero: nothing is concatenated, the similarity is 1,
 and the same code is plain TD3. Both critics are one array [2, P], each optimiser works on one flat
@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from elites.core import networks
+from elites.core import gpu, networks
 from elites.core.networks import MLP
 
 Array = jax.Array
@@ -32,11 +33,14 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True)
 class TD3:
-    """The static numbers of a learner."""
+    """Static configuration of a learner."""
 
     actor: MLP
     critic: MLP
     actor_conditioned: bool
+    """The actor sees the descriptor."""
+    critic_conditioned: bool
+    """The critics see the descriptor."""
     actor_rate: float
     critic_rate: float
     discount: float
@@ -50,8 +54,15 @@ class TD3:
     sampled_negatives: bool = False
     """Use half a batch twice: with the descriptor reached, and with another episode's."""
 
+    @property
+    def sampled_rows(self) -> int:
+        """Transitions to sample for a minibatch."""
+        return self.batch_size // 2 if self.sampled_negatives else self.batch_size
+
 
 class TD3State(NamedTuple):
+    """Parameters and optimisers of a learner."""
+
     actor: Array  # [Pa]
     target_actor: Array  # [Pa]
     critics: Array  # [2, Pc]
@@ -61,7 +72,7 @@ class TD3State(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Transitions; descriptors are normalised to [-1, 1] and of width 0 without conditioning."""
+    """Minibatches of transitions. Descriptors are scaled to [-1, 1]."""
 
     observation: Array  # [..., N, O]
     action: Array  # [..., N, A]
@@ -69,16 +80,34 @@ class Batch(NamedTuple):
     next_observation: Array  # [..., N, O]
     done: Array  # [..., N]
     truncation: Array  # [..., N]
-    descriptor: Array  # [..., N, D] d: what the episode reached
-    target: Array  # [..., N, D] d': what it is judged by
+    descriptor: Array  # [..., N, D] d: what the episode reached; D = 0 without conditioning
+    target: Array  # [..., N, D] d': the descriptor that the critic is asked about
+
+    @classmethod
+    def of_columns(cls, columns: Mapping[str, Array]) -> Batch:
+        """Build minibatches from columns [..., N, width] of the replay buffer."""
+        nothing = columns["observation"][..., :0]
+        return cls(
+            observation=columns["observation"],
+            action=columns["action"],
+            reward=columns["reward"][..., 0],
+            next_observation=columns["next_observation"],
+            done=columns["done"][..., 0],
+            truncation=columns["truncation"][..., 0],
+            descriptor=columns.get("descriptor", nothing),
+            target=columns.get("target", nothing),
+        )
 
 
 class Losses(NamedTuple):
-    critic: Array
-    actor: Array
+    """Mean losses of a training."""
+
+    critic: Array  # []
+    actor: Array  # []
 
 
 def init(td3: TD3, key: Array) -> TD3State:
+    """Return an untrained learner. Targets start equal to what they follow."""
     actor_key, critic_key = jax.random.split(key)
     actor = networks.init(td3.actor, actor_key)
     critics = jax.vmap(lambda k: networks.init(td3.critic, k))(jax.random.split(critic_key))
@@ -89,18 +118,18 @@ def init(td3: TD3, key: Array) -> TD3State:
 
 
 def similarity(descriptor: Array, target: Array, lengthscale: float) -> Array:
-    """S(d, d') in ]0, 1]."""
+    """Return S(d, d'), in (0, 1]."""
     return jnp.exp(-jnp.sqrt(jnp.sum(jnp.square(descriptor - target), -1)) / lengthscale)
 
 
 def act(td3: TD3, actor: Array, observation: Array, target: Array) -> Array:
-    """pi(s | d'), or pi(s) if the actor is not conditioned."""
+    """Return pi(s | d'), or pi(s) if the actor is not conditioned."""
     inputs = jnp.concatenate([observation, target], -1) if td3.actor_conditioned else observation
     return networks.apply(td3.actor, networks.unflatten(td3.actor, actor), inputs)
 
 
 def value(td3: TD3, critic: Array, observation: Array, action: Array, target: Array) -> Array:
-    """Q(s, a | d') of one critic [Pc]."""
+    """Return Q(s, a | d') of one critic [Pc]."""
     inputs = jnp.concatenate([observation, action, target], -1)
     return networks.apply(td3.critic, networks.unflatten(td3.critic, critic), inputs)[..., 0]
 
@@ -111,46 +140,40 @@ def action_gradients(
     observation: Array,
     action: Array,
     target: Array,
-    products: jnp.dtype | type = jnp.float32,
+    dtype: jnp.dtype | type = jnp.float32,
 ) -> Array:
-    """dQ/da [n, N, A] of n actions [n, N, A] at each of N observations [N, O], for targets [n, D].
+    """Return dQ/da [n, N, A] of actions [n, N, A] at observations [N, O], for targets [n, D].
 
-    As the gradient of `value`, but what an observation and a target add to the first layer is
-    computed once, and layers are kept and multiplied as `products`. With float16 that halves what
-    moves through memory, and rounds no more than the TF32 that GPUs multiply float32 in: both have
-    ten bits.
+    This is the gradient of `value`, except that the contributions of an observation and of a target
+    to the first layer are computed once, and that layers are stored and multiplied as `dtype`.
     """
     (kernel, bias), *hidden, (last, _) = networks.unflatten(td3.critic, critic)
     last = last[:, 0]
-    seen, done, asked = jnp.split(kernel, _ends(observation, action))
-    largest = jnp.finfo(products).max
+    ends = (observation.shape[-1], observation.shape[-1] + action.shape[-1])
+    of_observation, of_action, of_target = jnp.split(kernel, ends)
+    largest = jnp.finfo(dtype).max
 
     def product(x: Array, kernel: Array) -> Array:
-        return jnp.dot(x, kernel.astype(products), preferred_element_type=products)
+        return jnp.dot(x, kernel.astype(dtype), preferred_element_type=dtype)
 
-    shared = (observation @ seen + bias)[None] + (target @ asked)[:, None]
-    layer = shared + product(action.astype(products), done)
-    layer = jnp.clip(layer, 0.0, largest).astype(products)
+    shared = (observation @ of_observation + bias[None])[None] + (target @ of_target)[:, None]
+    layer = shared + product(action.astype(dtype), of_action)
+    layer = jnp.clip(layer, 0.0, largest).astype(dtype)
     on = [layer > 0]
     for kernel, bias in hidden:
-        sums = product(layer, kernel) + bias.astype(products)
+        sums = product(layer, kernel) + bias[None, None].astype(dtype)
         on.append(sums > 0)
         layer = jnp.clip(sums, 0.0, largest)
-    # The gradient is computed in units of the last layer's largest weight: no product overflows.
+    # In units of the last layer's largest weight, so that no product overflows.
     unit = jnp.maximum(jnp.max(jnp.abs(last)), jnp.finfo(jnp.float32).tiny)
-    error = jnp.where(on.pop(), (last / unit).astype(products), 0)
+    error = jnp.where(on.pop(), (last / unit)[None, None].astype(dtype), 0)
     for kernel, _ in reversed(hidden):
         error = jnp.where(on.pop(), product(error, kernel.T), 0)
-    return unit * jnp.dot(error, done.T.astype(products), preferred_element_type=jnp.float32)
-
-
-def _ends(observation: Array, action: Array) -> tuple[int, int]:
-    """Where the observation and where the action end among a critic's inputs."""
-    return observation.shape[-1], observation.shape[-1] + action.shape[-1]
+    return unit * jnp.dot(error, of_action.T.astype(dtype), preferred_element_type=jnp.float32)
 
 
 def critic_target(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> Array:
-    """y [N]; `noise` [N, A] is standard normal."""
+    """Return y [N]. `noise` [N, A] is standard normal."""
     noise = jnp.clip(td3.smoothing_noise * noise, -td3.smoothing_clip, td3.smoothing_clip)
     action = act(td3, state.target_actor, batch.next_observation, batch.target)
     action = jnp.clip(action + noise, -1.0, 1.0)
@@ -162,7 +185,7 @@ def critic_target(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> Arra
 
 
 def critic_loss(td3: TD3, critics: Array, batch: Batch, y: Array) -> Array:
-    """The sum of both mean squared errors; transitions cut by the time limit count as no error."""
+    """Return the sum of both mean squared errors. Transitions cut by the time limit have none."""
     values = jax.vmap(lambda c: value(td3, c, batch.observation, batch.action, batch.target))(
         critics
     )
@@ -171,11 +194,13 @@ def critic_loss(td3: TD3, critics: Array, batch: Batch, y: Array) -> Array:
 
 
 def actor_loss(td3: TD3, actor: Array, critic: Array, batch: Batch) -> Array:
+    """Return minus the mean value of what the actor does."""
     action = act(td3, actor, batch.observation, batch.target)
     return -jnp.mean(value(td3, critic, batch.observation, action, batch.target))
 
 
-def update_critics(td3: TD3, state: TD3State, batch: Batch, noise: Array):
+def update_critics(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> tuple[TD3State, Array]:
+    """Take one step of the critics. Returns the new state and the loss."""
     y = critic_target(td3, state, batch, noise)
     loss, gradient = jax.value_and_grad(lambda c: critic_loss(td3, c, batch, y))(state.critics)
     critics, moments = networks.descend(
@@ -185,7 +210,8 @@ def update_critics(td3: TD3, state: TD3State, batch: Batch, noise: Array):
     return state._replace(critics=critics, target_critics=targets, critic_moments=moments), loss
 
 
-def update_actor(td3: TD3, state: TD3State, batch: Batch, critics: Array):
+def update_actor(td3: TD3, state: TD3State, batch: Batch, critics: Array) -> tuple[TD3State, Array]:
+    """Take one step of the actor. Returns the new state and the loss."""
     loss, gradient = jax.value_and_grad(lambda a: actor_loss(td3, a, critics[0], batch))(
         state.actor
     )
@@ -195,41 +221,32 @@ def update_actor(td3: TD3, state: TD3State, batch: Batch, critics: Array):
 
 
 def update(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tuple[TD3State, Losses]:
-    """One turn of the delay: `delay` critic steps on batches [delay, N, ...], one actor step."""
+    """Take `delay` critic steps, on batches [delay, N, ...], and one actor step."""
     critic_losses, loss = [], jnp.float32(0.0)
     for i in range(td3.delay):
         batch = jax.tree.map(lambda a, i=i: a[i], batches)
         critics = state.critics
         state, critic_step_loss = update_critics(td3, state, batch, noise[i])
         critic_losses.append(critic_step_loss)
-        if i == 0:  # the actor climbs the critic as it was before this step
+        if i == 0:  # the actor ascends the critic as it was before this step
             state, loss = update_actor(td3, state, batch, critics)
     return state, Losses(jnp.mean(jnp.stack(critic_losses)), loss)
 
 
 def train(td3: TD3, state: TD3State, batches: Batch, key: Array) -> tuple[TD3State, Losses]:
-    """All steps of an iteration, on batches [steps, N, ...]; losses are means over the steps."""
+    """Take all steps of an iteration on batches [steps, N, ...]. Returns mean losses."""
     if td3.sampled_negatives:
         batches = with_negatives(batches)
     noise = jax.random.normal(key, batches.action.shape)
     plain = functools.partial(train_plain, td3)
-    fused = _fused(td3) if jax.default_backend() == "gpu" else None
-    if fused is None:
+    kernels = gpu.td3_training(td3)
+    if kernels is None:
         return plain(state, batches, noise)
-    return jax.lax.platform_dependent(state, batches, noise, cuda=fused, default=plain)
-
-
-def _fused(td3: TD3):
-    """The same by a few large kernels, where they exist for this learner and this GPU."""
-    try:
-        from elites.core import fused
-    except ImportError:  # a JAX without the compiler they are written for
-        return None
-    return functools.partial(fused.train, td3) if fused.supported(td3) else None
+    return jax.lax.platform_dependent(state, batches, noise, cuda=kernels, default=plain)
 
 
 def train_plain(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tuple[TD3State, Losses]:
-    """`train` on any device, as this page reads."""
+    """Take the steps of `train` on any device. `gpu/` holds kernels that compute the same."""
     turns = td3.steps // td3.delay
     split = jax.tree.map(lambda a: a.reshape(turns, td3.delay, *a.shape[1:]), (batches, noise))
     state, losses = jax.lax.scan(lambda s, x: update(td3, s, *x), state, split)
@@ -237,11 +254,12 @@ def train_plain(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tupl
 
 
 def with_negatives(batches: Batch) -> Batch:
-    """Each transition twice: judged by the descriptor it reached, and by those in reverse order."""
+    """Use each transition twice: for the descriptor reached, and for those in reverse order."""
     twice = jax.tree.map(lambda a: jnp.concatenate([a, a], axis=1), batches)
     reached = batches.descriptor
     return twice._replace(target=jnp.concatenate([reached, reached[:, ::-1]], axis=1))
 
 
 def _follow(target: Array, source: Array, rate: float) -> Array:
+    """Move a target network towards its source."""
     return (1.0 - rate) * target + rate * source

@@ -1,7 +1,12 @@
-"""Variations: how parents become offspring. One function each, on matrices of policies.
+"""Variations: how parents from the archive become offspring.
 
-The paper's GA variation, its descriptor-conditioned PG variation (algorithm 4) and the two ways an
-actor itself becomes an offspring: as it is (PGA-MAP-Elites), or folded at a descriptor (DCRL).
+    ga                 iso+line mutation of two parents (the paper's GA variation)
+    policy_gradient    gradient ascent of a parent on the critic (the paper's algorithm 4)
+    greedy             the actor itself (PGA-MAP-Elites)
+    injection          the conditioned actor at descriptors of the archive (DCRL-MAP-Elites)
+
+Each draws its parents and returns `count` offspring. The arithmetic stands in functions of its own
+on matrices of policies: `iso_line`, `ascend` and `networks.fold`.
 """
 
 from __future__ import annotations
@@ -10,22 +15,53 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from elites.core import networks, td3
+from elites.core import archive as archives
+from elites.core import gpu, networks, td3
+from elites.core import replay as replays
+from elites.core.map_elites import Offspring, Spec, State
 from elites.core.networks import MLP, Layers
 from elites.core.td3 import TD3
 
 Array = jax.Array
 
 
+def ga(spec: Spec, state: State, key: Array, count: int) -> Offspring:
+    """Make children of two parents each, both drawn uniformly."""
+    first_key, second_key, noise_key = jax.random.split(key, 3)
+    first = archives.sample(state.archive, first_key, count)
+    second = archives.sample(state.archive, second_key, count)
+    parents, hp = state.archive.policies, spec.hp
+    children = iso_line(parents[first], parents[second], noise_key, hp.iso_sigma, hp.line_sigma)
+    return Offspring(children, state.archive.descriptors[first])
+
+
 def iso_line(first: Array, second: Array, key: Array, iso_sigma: float, line_sigma: float) -> Array:
-    """child = x1 + iso_sigma N(0, I) + line_sigma N(0, 1) (x2 - x1), one line noise a child."""
+    """Return x1 + iso_sigma N(0, I) + line_sigma N(0, 1) (x2 - x1), one line noise per child."""
     iso_key, line_key = jax.random.split(key)
     iso = jax.random.normal(iso_key, first.shape)
     line = jax.random.normal(line_key, (first.shape[0], 1))
     return first + iso_sigma * iso + line_sigma * line * (second - first)
 
 
-def policy_gradient(
+def policy_gradient(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
+    """Improve parents by the critic of a learner, each at the descriptor it reached itself."""
+    parent_key, replay_key = jax.random.split(key)
+    config = spec.td3(learner)
+    cells = archives.sample(state.archive, parent_key, count)
+    targets = state.archive.descriptors[cells]
+    condition = spec.problem.normalise(targets) if config.critic_conditioned else targets[:, :0]
+    assert state.replay is not None
+    shape = (spec.hp.pg_steps, spec.hp.td3_batch_size)
+    rows = replays.sample(state.replay, replay_key, shape)
+    observations = replays.columns(spec.layout, rows)["observation"]
+    children = ascend(
+        spec.policy, state.archive.policies[cells], condition, config,
+        state.learners[learner].critics[0], observations, spec.hp.policy_learning_rate,
+    )  # fmt: skip
+    return Offspring(children, targets)
+
+
+def ascend(
     policy: MLP,
     parents: Array,
     targets: Array,
@@ -34,38 +70,44 @@ def policy_gradient(
     observations: Array,
     rate: float,
 ) -> Array:
-    """Let each parent [n, P] climb Q_1(s, a | its target) for as many Adam steps as minibatches.
+    """Take Adam steps that increase Q_1(s, pi(s) | target) for each parent [n, P] and its target.
 
-    All parents see the same minibatches of `observations` [steps, N, O].
+    There is one step for each minibatch of `observations` [steps, N, O]; all parents share them.
     """
-    products = jnp.float16 if jax.default_backend() == "gpu" else jnp.float32
+    dtype = gpu.product_dtype()
 
     def gradient(layers: Layers, observation: Array) -> Layers:
-        seen = jnp.broadcast_to(observation, (len(parents), *observation.shape))
+        shared = jnp.broadcast_to(observation, (len(parents), *observation.shape))
 
         def act(layers: Layers) -> Array:
-            return networks.apply(policy, [(k, b[:, None]) for k, b in layers], seen)
+            return networks.apply(policy, [(k, b[:, None]) for k, b in layers], shared)
 
-        action, back = jax.vjp(act, layers)
-        climb = td3.action_gradients(learner, critic, observation, action, targets, products)
-        return back(-climb / observation.shape[0])[0]  # of minus the mean value, for each policy
+        action, pull_back = jax.vjp(act, layers)
+        slope = td3.action_gradients(learner, critic, observation, action, targets, dtype)
+        return pull_back(-slope / observation.shape[0])[0]  # of minus each policy's mean value
 
-    def step(carry, observation: Array):
+    def step(carry: tuple[Layers, optax.OptState], observation: Array):
         layers, moments = carry
         return networks.descend(layers, gradient(layers, observation), moments, rate), None
 
-    # Layers, not vectors: what the steps work on need not be cut out and put back every time.
+    # Layers instead of vectors, so that no step has to take the vectors apart.
     layers = networks.unflatten(policy, parents)
     start = (layers, optax.adam(rate).init(layers))  # no parent inherits another's momentum
     (layers, _), _ = jax.lax.scan(step, start, observations)
     return networks.flatten(layers)
 
 
-def greedy(actor: Array) -> Array:
-    """The actor itself, as one offspring."""
-    return actor[None]
+def greedy(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
+    """Return the actor of a learner as one offspring."""
+    del key
+    if count != 1:
+        raise ValueError(f"the greedy actor is one offspring, not {count}")
+    target = jnp.zeros((1, spec.problem.descriptor_size))
+    return Offspring(state.learners[learner].actor[None], target)
 
 
-def injection(learner: TD3, actor: Array, targets: Array) -> Array:
-    """The conditioned actor at each target [n, D], folded into plain policies."""
-    return networks.fold(learner.actor, actor, targets)
+def injection(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
+    """Return the conditioned actor at descriptors of the archive, folded into plain policies."""
+    targets = state.archive.descriptors[archives.sample(state.archive, key, count)]
+    actor, condition = state.learners[learner].actor, spec.problem.normalise(targets)
+    return Offspring(networks.fold(spec.td3(learner).actor, actor, condition), targets)

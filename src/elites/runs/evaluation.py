@@ -33,7 +33,7 @@ METRICS = (
 """Columns and what they are called. The paper's five: the first three and the last two."""
 
 
-def write(directory: Path, results: Any, reach: Any, iteration: int) -> None:
+def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
     """Write both tables of a run and its re-evaluation (both with seeds first)."""
     directory.mkdir(exist_ok=True)
     rows, cells = [], []
@@ -47,13 +47,13 @@ def write(directory: Path, results: Any, reach: Any, iteration: int) -> None:
                 np.float32(archive.qd_score),
                 np.float32(archive.coverage),
                 np.float32(best),
-                reach.qd_score[i],
-                reach.descriptor_error[i],
-                reach.actor_qd_score[i],
-                reach.actor_descriptor_error[i],
+                again.qd_score[i],
+                again.descriptor_error[i],
+                again.actor_qd_score[i],
+                again.actor_descriptor_error[i],
             ]
         )
-        cells += [[seed, iteration, *_cell_row(i, cell, archive, reach)] for cell in archive.cells]
+        cells += [[seed, iteration, *_cell_row(i, cell, archive, again)] for cell in archive.cells]
     size = results.archives.centroids.shape[-1]
     _write_csv(
         directory / "cells.csv",
@@ -80,7 +80,7 @@ def write(directory: Path, results: Any, reach: Any, iteration: int) -> None:
     )
 
 
-def _cell_row(i: int, cell: int, archive: Any, reach: Any) -> list[Any]:
+def _cell_row(i: int, cell: int, archive: Any, again: Any) -> list[Any]:
     stored = archive.arrays
 
     def error(reached: np.ndarray) -> np.float32:
@@ -93,12 +93,12 @@ def _cell_row(i: int, cell: int, archive: Any, reach: Any) -> list[Any]:
         *stored.descriptors[cell],
         archive.algorithm.origins[int(stored.origin[cell])],
         int(stored.born[cell]),
-        reach.fitness[i][cell],
-        *reach.descriptors[i][cell],
-        error(reach.descriptors[i][cell]),
-        reach.actor_fitness[i][cell],
-        *reach.actor_descriptors[i][cell],
-        error(reach.actor_descriptors[i][cell]),
+        again.fitness[i][cell],
+        *again.descriptors[i][cell],
+        error(again.descriptors[i][cell]),
+        again.actor_fitness[i][cell],
+        *again.actor_descriptors[i][cell],
+        error(again.actor_descriptors[i][cell]),
     ]
 
 

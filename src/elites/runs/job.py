@@ -1,6 +1,6 @@
-"""A configuration made real: the algorithm it asks for, on a device that has room for it.
+"""Build the algorithm of a configuration, on a device with enough memory.
 
-Everything that can be refused is refused here, before anything is compiled.
+Everything that can be rejected is rejected here, before anything is compiled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import jax
 import numpy as np
 
 from elites import tasks, training
-from elites.core.map_elites import Algorithm, Reach
+from elites.core.reevaluation import Reevaluation
+from elites.core.types import Algorithm
 from elites.runs.checkpoint import STATE, WEIGHTS
 from elites.runs.config import Config
 from elites.runs.directory import (
@@ -35,20 +36,20 @@ from elites.training import Batched
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A configuration made real: what will be computed, and what its state looks like on disk."""
+    """The algorithm of a configuration, and the names of its state's arrays on disk."""
 
     task: Task
     algorithm: Algorithm
     batched: Batched
     total: int
-    """Iterations."""
+    """Iterations of the run."""
     shapes: Any
-    """The state, as shapes and types."""
+    """Shapes and types of the state."""
     names: tuple[str, ...]
-    """Of its arrays, in order."""
+    """Names of the state's arrays, in order."""
 
     def facts(self) -> dict[str, Any]:
-        """What the configuration came to, for readers of the run who have not got the task."""
+        """Return the facts that readers of a run need when they do not have its task."""
         algorithm, task = self.algorithm, self.task
         learner = algorithm.learner
         return {
@@ -57,7 +58,7 @@ class Job:
             "iterations": self.total,
             "initial_evaluations": algorithm.initial_evaluations,
             "evaluations_per_iteration": algorithm.evaluations_per_iteration,
-            "evaluation_shape": algorithm.evaluation_shape,
+            "evaluation_shape": algorithm.padded_batch,
             "observation_size": task.observation_size,
             "action_size": task.action_size,
             "episode_length": task.episode_length,
@@ -70,7 +71,7 @@ class Job:
             "policy_layers": algorithm.policy.sizes,
             "policy_parameters": algorithm.policy.size,
             "actor_layers": learner.actor.sizes if learner else None,
-            "actor_conditioned": bool(learner and learner.actor_conditioned),
+            "actor_conditioned": algorithm.conditioned,
             "lengthscale": learner.lengthscale if learner else None,
             "state_bytes": self.state_size,
         }
@@ -88,34 +89,34 @@ class Job:
         }
 
     def arrays(self, state) -> dict[str, np.ndarray]:
-        """A state as named arrays on the host: copies, for its buffers are used again."""
+        """Return a state as named arrays on the host, copied because its buffers are reused."""
         return dict(zip(self.names, map(np.array, jax.tree.leaves(state)), strict=True))
 
     def parts(self, arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
-        """What one deploys, apart from what only training needs."""
+        """Split arrays into weights to deploy and the rest of the training state."""
         weights = {name: array for name, array in arrays.items() if is_weight(name)}
         rest = {name: array for name, array in arrays.items() if not is_weight(name)}
         return {WEIGHTS: weights, STATE: rest}
 
     def tree(self, arrays: Mapping[str, np.ndarray]):
-        """The state of named arrays."""
+        """Return the state of named arrays."""
         return jax.tree.unflatten(
             jax.tree.structure(self.shapes), [arrays[name] for name in self.names]
         )
 
-    def reach(self, state, keys) -> Reach:
-        actors = self.algorithm.actor(state)
-        reach = self.batched.reach(state.archive, actors, training.reach_keys(keys))
-        return jax.tree.map(np.asarray, reach)
+    def reevaluate(self, state, keys) -> Reevaluation:
+        """Evaluate archive and actor again."""
+        actors, keys = self.algorithm.actor(state), training.reevaluation_keys(keys)
+        return jax.tree.map(np.asarray, self.batched.reevaluate(state.archive, actors, keys))
 
 
 def is_weight(name: str) -> bool:
-    """Whether an array of the state is part of what one deploys: the archive, the actors."""
+    """Return whether an array of the state is deployed: those of the archive, and the actors."""
     return name.startswith("archive.") or (name.startswith("learners.") and name.endswith(".actor"))
 
 
 def build(config: Config, run: RunDirectory) -> Job:
-    """What a configuration asks for, on whatever device JAX has."""
+    """Build the algorithm of a configuration on the device that JAX chose."""
     task = tasks.make(config.task)
     algorithm = training.build(task, config.algorithm, **vars(config.hp))
     total = training.iterations_for(algorithm, config.evaluations)
@@ -127,19 +128,19 @@ def build(config: Config, run: RunDirectory) -> Job:
 
 
 def prepare(config: Config, run: RunDirectory) -> Job:
-    """The same for training: on the device asked for, if that has room for it."""
+    """Build a job for training, on the requested device, if its memory suffices."""
     choose_device(config.device)
     job = build(config, run)
-    task, lanes = job.task, job.algorithm.evaluation_shape
-    # What a rollout records, twice: as it is recorded, and as it is stored.
+    task, robots = job.task, job.algorithm.padded_batch
+    # A rollout's transitions exist twice: as they are recorded, and as they are stored.
     width = 2 * task.observation_size + task.action_size + 3 * task.descriptor_size + 5
-    recorded = 2 * 4 * width * task.episode_length * lanes * config.seeds
+    recorded = 2 * 4 * width * task.episode_length * robots * config.seeds
     refuse_too_much(job.state_size + recorded, config)
     return job
 
 
 def refuse_changed_task(run: RunDirectory, job: Job, but: Collection[str]) -> None:
-    """The file of one's own task may have changed since the run began; `but` these may differ."""
+    """Raise if the task or the algorithm changed since the run began, `but` in these facts."""
     path = run / RESOLVED
     if not path.exists():
         return
@@ -161,7 +162,7 @@ def refuse_changed_task(run: RunDirectory, job: Job, but: Collection[str]) -> No
 
 
 def choose_device(wanted: str) -> None:
-    """Make JAX compute where the user wants; refuse what is not there."""
+    """Make JAX use the requested device, or raise if there is none."""
     if wanted == "cpu":
         jax.config.update("jax_platforms", "cpu")
     elif wanted == "gpu" and _backend() != "gpu":
@@ -180,7 +181,7 @@ def _backend() -> str:
 
 
 def available_memory() -> int | None:
-    """Bytes that the device can still give, None if it does not tell."""
+    """Return the free memory of the device in bytes, or None if it is unknown."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         limits = [*_host_memory(), *_container_memory()]
@@ -205,7 +206,7 @@ def _container_memory() -> Iterator[int]:
         used = int((group / "memory.current").read_text())
         for line in (group / "memory.stat").read_text().splitlines():
             if line.startswith("inactive_file "):
-                used -= int(line.split()[1])  # a cache of files that makes room when asked
+                used -= int(line.split()[1])  # cached files, which the system drops on demand
         yield max(limit - used, 0)
 
 
@@ -213,7 +214,7 @@ _LOWER = "--seeds, --hp.replay-size, --hp.batch-size or --hp.cells"
 
 
 def refuse_too_much(needed: int, config: Config) -> None:
-    """Refuse what cannot fit, and say what to lower."""
+    """Raise if the memory does not suffice, and say which options to lower."""
     available = available_memory()
     needed //= training.devices_for(config.seeds)
     if available is not None and needed > available:
@@ -225,7 +226,7 @@ def refuse_too_much(needed: int, config: Config) -> None:
 
 @contextlib.contextmanager
 def memory_errors_explained() -> Iterator[None]:
-    """JAX's own words for it are many and say nothing of the options."""
+    """Replace out-of-memory errors of JAX by a message that names the options to lower."""
     try:
         yield
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
@@ -237,4 +238,5 @@ def memory_errors_explained() -> Iterator[None]:
 
 
 def warn(text: str) -> None:
+    """Print a warning."""
     print(f"elites: warning: {text}", file=sys.stderr, flush=True)

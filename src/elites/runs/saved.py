@@ -1,6 +1,6 @@
-"""A run read back for its results: archive, actor and metrics, without the training state.
+"""Load a run's results: archive, actor and metrics, without the training state.
 
-`elites.load("runs/ant_omni-dcg_me")` gives a `Run`, as training in Python does.
+`elites.load("runs/ant_omni-dcg_me")` returns a `Run`, as training in Python does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from elites.core.archive import Archive
-from elites.core.map_elites import Algorithm
+from elites.core.types import Algorithm
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs import job as jobs
@@ -25,12 +25,12 @@ from elites.training import Run
 
 
 def load(path: Path | str, iteration: int | None = None) -> Run:
-    """The run in a directory, as of its last checkpoint or of a given iteration's."""
+    """Load the run in a directory, from its last checkpoint or from a given iteration's."""
     return load_checkpoint(directories.existing(Path(path)), iteration)[0]
 
 
 def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Run, int]:
-    """A run and the iteration it was loaded at."""
+    """Load a run. Also returns the iteration of its checkpoint."""
     found, iteration = Reader(run).load(iteration)
     metrics = {
         name: values
@@ -41,19 +41,19 @@ def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Ru
 
 
 class Reader:
-    """Reads checkpoints of one run. What they must consist of is worked out once."""
+    """Reads checkpoints of one run. Their expected contents are determined once."""
 
     def __init__(self, run: RunDirectory):
         self._run, self._config = run, run.config().check()
         self._job = jobs.build(self._config, run)
-        # The budget may have been raised since; what follows is words, or of training alone.
+        # The budget may have been raised; the others are text, or concern only training.
         may_differ = ("iterations", "state_bytes", "descriptor", "lengthscale", "offspring")
         jobs.refuse_changed_task(run, self._job, but=may_differ)
         expected = self._job.expected.items()
         self._expected = {name: what for name, what in expected if jobs.is_weight(name)}
 
     def load(self, iteration: int | None = None) -> tuple[Run, int]:
-        """The run, without metrics, at an iteration or at the newest that can be read."""
+        """Load the run, without metrics, at an iteration or at the newest readable one."""
         run = self._run
         if iteration is None:
             found = checkpoints.newest(run.checkpoints, self._read, jobs.warn)
@@ -83,6 +83,6 @@ class Reader:
 
 
 def of_state(config: Config, algorithm: Algorithm, state: Any) -> Run:
-    """The same view of a state that is in memory."""
+    """Return a run for a state that is in memory."""
     archives, actors = jax.tree.map(jnp.asarray, state.archive), algorithm.actor(state)
     return Run(algorithm, tuple(config.seed_numbers), archives, actors, {}, state)

@@ -1,6 +1,6 @@
-"""A process's turn at a run: what it may start, what it may go on with. Loads JAX only to train.
+"""Start a run or continue one, after checking that this is allowed. Loads JAX only to train.
 
-`start` makes a new run; `resume` goes on from the last complete checkpoint, to the same bits.
+`start` creates a run. `resume` continues from the last complete checkpoint, to the same bits.
 """
 
 from __future__ import annotations
@@ -16,34 +16,24 @@ from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    iteration: int
-    total: int
-    seconds: float
-    """Over all sessions."""
-    interrupted: bool
-    already: bool = False
-    """It was finished before, nothing was done."""
+from elites.runs.outcome import Outcome
 
 
 def start(path: Path, config: Config, go_on: bool = False) -> Outcome:
-    """A new run. With `go_on`, the run that is there already continues, if it is the same one."""
+    """Start a new run. With `go_on`, continue an existing run if it has the same configuration."""
     config = dataclasses.replace(config.check(), task=tasks.absolute(config.task))
     run = RunDirectory(path)
     if not (go_on and run.exists()):
         directories.refuse_existing(path)
         with directories.locked(path):
-            if not (go_on and run.exists()):  # by another process, meanwhile
+            if not (go_on and run.exists()):  # another process may have created it meanwhile
                 directories.refuse_existing(path)
                 return _train(run, config, fresh=True)
     return _continue(path, lambda saved: config)
 
 
 def resume(path: Path, **changes: Any) -> Outcome:
-    """Go on with a run; `changes` are new values for fields that do not decide its results."""
+    """Continue a run. `changes` are new values for fields that do not affect its results."""
     directories.existing(path)
     return _continue(path, lambda saved: dataclasses.replace(saved, **changes))
 

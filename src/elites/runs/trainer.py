@@ -1,12 +1,12 @@
-"""Train in a run directory: compile, iterate, log, save; stop when told to.
+"""Train in a run directory: compile, iterate, log, save, and stop on a signal.
 
     for each iteration:  state = step(state, key of this iteration)
-                         write the metrics of the one before, while this one computes
-    every so often:      a checkpoint, a snapshot of the archive; archive and actor re-evaluated
-    at the end:          evaluation tables, figures, a summary
+                         write the metrics of the iteration before, while this one computes
+    at intervals:        save a checkpoint and a snapshot; re-evaluate archive and actor
+    at the end:          write evaluation tables, figures and a summary
 
-The key of an iteration depends on the seed and the iteration alone, so a checkpoint holds no keys,
-and a run that is resumed comes to the same bits.
+The key of an iteration depends only on the seed and the iteration. A checkpoint therefore holds no
+keys, and a resumed run computes the same bits as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from elites.core.reevaluation import Reevaluation
+from elites.core.types import Metrics
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
@@ -47,8 +49,8 @@ from elites.runs.job import (
     warn,
 )
 from elites.runs.logs import Events, Table, read_table
+from elites.runs.outcome import Outcome
 from elites.runs.progress import Progress
-from elites.runs.session import Outcome
 from elites.runs.signals import Signals
 from elites.runs.words import amount, counted, duration
 from elites.training import iteration_keys, named, seed_keys
@@ -60,7 +62,7 @@ REACH_COLUMNS = ("qd_score", "descriptor_error", "actor_qd_score", "actor_descri
 
 
 def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
-    """Train in a directory that this process holds, from its newest checkpoint unless `fresh`."""
+    """Train in a directory that this process has locked, from its newest checkpoint or `fresh`."""
     with memory_errors_explained():
         job = prepare(config, run)
         last = None
@@ -70,26 +72,26 @@ def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
         if last and last.iteration >= job.total and _is_finished(run, last.iteration):
             seconds = last.information.get("seconds", 0.0)
             return Outcome(last.iteration, job.total, seconds, interrupted=False, already=True)
-        _write_what_it_is(run, config, job)
+        _write_facts(run, config, job)
         try:
             with Signals() as signals:
                 return _loop(run, config, job, last, signals)
-        except TooLargeError:  # as was seen once it was compiled
+        except TooLargeError:  # known once it is compiled
             if fresh:
                 directories.discard(run)
             raise
-        except ValueError as error:  # not of the user's request: of a task, or of a bug
+        except ValueError as error:  # the request was checked before: from a task, or a bug
             raise RunError(f"training failed: {error} (ELITES_DEBUG=1 shows where)") from error
 
 
-def _write_what_it_is(run: RunDirectory, config: Config, job: Job) -> None:
+def _write_facts(run: RunDirectory, config: Config, job: Job) -> None:
     directories.write_json(run / directories.CONFIG, config.to_json())
     directories.write_json(run / directories.RESOLVED, job.facts())
     _report_environment(run)
-    # A summary says that a run is finished; it is about not to be.
+    # A summary marks a run as finished, which it no longer is.
     (run / directories.SUMMARY).unlink(missing_ok=True)
     checkpoints.sweep(run.checkpoints)
-    for left in run.snapshots.glob(".*"):  # nobody else writes there
+    for left in run.snapshots.glob(".*"):  # temporary files of a killed process
         left.unlink()
     for folder in (run.path, run.evaluation, run.figures):
         directories.sweep(folder)
@@ -105,87 +107,139 @@ def _is_finished(run: RunDirectory, iteration: int) -> bool:
 def _loop(
     run: RunDirectory, config: Config, job: Job, last: Checkpoint | None, signals: Signals
 ) -> Outcome:
+    """Compile, then iterate until the budget is spent or a signal arrives."""
     iteration = last.iteration if last else 0
     progress = Progress(job.total, iteration)
     progress.say(_opening(run, config, job, iteration))
     keys = seed_keys(config.seed_numbers)
-    try:
-        with progress.compiling():
-            needed = job.batched.compile(job.shapes, keys)
-            refuse_too_much(needed, config)
-            if last:
-                state = jax.tree.map(jnp.asarray, job.tree(last.arrays))
-            else:
-                state = jax.block_until_ready(job.batched.init(iteration_keys(keys, 0)))
-    finally:
-        progress.close()
-    if last:
-        last.arrays.clear()  # the replay buffer need not be held twice
-    else:
+    state = _compile_and_start(config, job, last, keys, progress)
+    if last is None:
         snapshots.write(run, 0, job.parts(job.arrays(state))[WEIGHTS])
-
-    before = last.information.get("seconds", 0.0) if last else 0.0
-    begun = time.perf_counter()
-    logs = _Logs(run, config, job, through=iteration if last else None)
-    saver = _Saver(run)
-    pending: tuple[int, Any] | None = None
-    last_saved = iteration if last else -1
-
-    def seconds() -> float:
-        return before + time.perf_counter() - begun
-
-    def settle() -> None:
-        """Log the metrics that are still out, waiting for them if need be."""
-        nonlocal pending
-        if pending is not None:
-            number, metrics = pending[0], named(pending[1])
-            pending = None
-            if complaint := _not_finite(number, metrics, config):
-                saver.wait()
-                raise RunError(f"{complaint} {_last_good(run)}")
-            logs.iteration(number, metrics, seconds(), progress)
-
-    def save() -> None:
-        nonlocal last_saved
-        settle()
-        if last_saved == iteration:
-            return
-        logs.sync()
-        information = {"config": config.to_json(), "seconds": seconds()}
-        saver.save(iteration, job.parts(job.arrays(state)), information)
-        last_saved = iteration
-
+    record = _Record(run, config, job, last, progress)
     try:
         while iteration < job.total and not signals.received:
             state, metrics = job.batched.step(state, iteration_keys(keys, iteration + 1))
-            settle()  # the one before: its numbers are written while this one computes
-            saver.check()
             iteration += 1
-            pending = (iteration, metrics)
+            record.metrics(iteration, metrics)
             if config.reach_every and iteration % config.reach_every == 0:
-                settle()
-                logs.reach(iteration, job.reach(state, keys), seconds())
+                record.reevaluation(iteration, job.reevaluate(state, keys))
             if iteration % config.checkpoint_every == 0:
-                save()
-        save()
-        saver.wait()
-        progress.close()
-        outcome = Outcome(iteration, job.total, seconds(), interrupted=iteration < job.total)
-        if not outcome.interrupted:
-            _finish(run, config, job, state, keys, logs, outcome, progress)
-        logs.close()
-        return outcome
+                record.checkpoint(iteration, state)
+        record.checkpoint(iteration, state)
+        record.wait()
+        interrupted = iteration < job.total
+        outcome = Outcome(iteration, job.total, record.seconds(), interrupted)
+        if not interrupted:
+            _finish(run, config, job, state, keys, record, outcome)
     except BaseException:
-        progress.close()
-        with contextlib.suppress(OSError):  # what is already being raised says more
-            logs.close()
+        record.close(failed=True)
         raise
+    record.close()
+    return outcome
+
+
+def _compile_and_start(
+    config: Config, job: Job, last: Checkpoint | None, keys: jax.Array, progress: Progress
+) -> Any:
+    """Compile an iteration and return the state to continue from."""
+    try:
+        with progress.compiling():
+            refuse_too_much(job.batched.compile(job.shapes, keys), config)
+            if last is None:
+                return jax.block_until_ready(job.batched.start(iteration_keys(keys, 0)))
+            state = jax.tree.map(jnp.asarray, job.tree(last.arrays))
+            last.arrays.clear()  # so that the replay buffer is not held twice
+            return state
     finally:
-        saver.close()
+        progress.close()
+
+
+class _Record:
+    """Everything that a session writes: metrics, re-evaluations, checkpoints.
+
+    The metrics of an iteration are written while the next one computes. Checkpoints are written by
+    a thread of their own.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        config: Config,
+        job: Job,
+        last: Checkpoint | None,
+        progress: Progress,
+    ):
+        self._run, self._config, self._job, self._progress = run, config, job, progress
+        self._seconds_before = last.information.get("seconds", 0.0) if last else 0.0
+        self._begun = time.perf_counter()
+        self._logs = _Logs(run, config, job, through=last.iteration if last else None)
+        self._saver = _Saver(run)
+        self._pending: tuple[int, Metrics] | None = None
+        self._last_saved = last.iteration if last else -1
+
+    def seconds(self) -> float:
+        """Return the training time over all sessions."""
+        return self._seconds_before + time.perf_counter() - self._begun
+
+    def metrics(self, iteration: int, metrics: Metrics) -> None:
+        """Write the metrics of the iteration before, and keep these for the next call."""
+        self._write_pending()
+        self._saver.check()
+        self._pending = (iteration, metrics)
+
+    def _write_pending(self) -> None:
+        """Write the metrics that are not written yet, waiting for them if need be."""
+        if self._pending is None:
+            return
+        iteration, metrics = self._pending[0], named(self._pending[1])
+        self._pending = None
+        if complaint := _not_finite(iteration, metrics, self._config):
+            self._saver.wait()
+            raise RunError(f"{complaint} {_last_good(self._run)}")
+        self._logs.iteration(iteration, metrics, self.seconds(), self._progress)
+
+    def reevaluation(self, iteration: int, again: Reevaluation) -> None:
+        """Write a row of re-evaluation."""
+        self._write_pending()
+        self._logs.reevaluation(iteration, again, self.seconds())
+
+    def checkpoint(self, iteration: int, state: Any) -> None:
+        """Save a state, unless this iteration is saved already."""
+        self._write_pending()
+        if self._last_saved == iteration:
+            return
+        self._logs.sync()
+        information = {"config": self._config.to_json(), "seconds": self.seconds()}
+        self._saver.save(iteration, self._job.parts(self._job.arrays(state)), information)
+        self._last_saved = iteration
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is on disk, and end the progress display."""
+        self._saver.wait()
+        self._progress.close()
+
+    def say(self, text: str) -> None:
+        """Print a permanent line."""
+        self._progress.say(text)
+
+    def sync(self) -> None:
+        """Write the logs through to the disk."""
+        self._logs.sync()
+
+    def close(self, failed: bool = False) -> None:
+        """Close all files. After a failure, an error here must not hide the first one."""
+        self._progress.close()
+        try:
+            self._logs.close()
+        except OSError:
+            if not failed:
+                raise
+        finally:
+            self._saver.close()
 
 
 def _not_finite(number: int, metrics: Mapping[str, np.ndarray], config: Config) -> str | None:
-    """What to say of a loss that is not finite, None if all are."""
+    """Return a message about a loss that is not finite, or None."""
     for name, values in metrics.items():
         if not name.startswith(("critic_loss", "actor_loss")):
             continue
@@ -205,9 +259,9 @@ def _last_good(run: RunDirectory) -> str:
 
 
 class _Saver:
-    """Writes checkpoints while training goes on: one at a time, in a thread of its own.
+    """Writes checkpoints while training continues: one at a time, in a thread of its own.
 
-    What goes wrong there is raised by the next call here.
+    The next call here raises the errors of that thread.
     """
 
     def __init__(self, run: RunDirectory):
@@ -220,12 +274,12 @@ class _Saver:
         self._writing = self._pool.submit(self._write, iteration, parts, information)
 
     def _write(self, iteration: int, parts: Mapping[str, checkpoints.Arrays], information) -> None:
-        # The snapshot first: where a checkpoint is, there is one.
+        # The snapshot comes first, so that every checkpoint has one.
         snapshots.write(self._run, iteration, parts[WEIGHTS])
         checkpoints.save(self._run.checkpoints, iteration, parts, information)
 
     def check(self) -> None:
-        """Raise what went wrong, without waiting."""
+        """Raise the error of a finished write, without waiting for one in progress."""
         if self._writing is not None and self._writing.done():
             self.wait()
 
@@ -248,24 +302,33 @@ def _opening(run: RunDirectory, config: Config, job: Job, iteration: int) -> str
     )
 
 
-def _finish(run, config, job: Job, state, keys, logs: _Logs, outcome: Outcome, progress) -> None:
-    who = "archive and actor" if job.algorithm.reach.conditioned else "the archive"
-    progress.say(f"re-evaluating {who}")
-    reach = job.reach(state, keys)
-    logs.reach(outcome.iteration, reach, outcome.seconds)
-    logs.sync()
+def _finish(
+    run: RunDirectory,
+    config: Config,
+    job: Job,
+    state: Any,
+    keys: jax.Array,
+    record: _Record,
+    outcome: Outcome,
+) -> None:
+    """Re-evaluate archive and actor at the end of a run; write tables, figures and the summary."""
+    subject = "archive and actor" if job.algorithm.conditioned else "the archive"
+    record.say(f"re-evaluating {subject}")
+    again = job.reevaluate(state, keys)
+    record.reevaluation(outcome.iteration, again)
+    record.sync()
     loaded = saved.of_state(config, job.algorithm, state)
-    evaluation.write(run.evaluation, loaded, reach, outcome.iteration)
+    evaluation.write(run.evaluation, loaded, again, outcome.iteration)
     if config.figures:
         from elites.runs import figures
 
-        progress.say("drawing figures")
+        record.say("drawing figures")
         figures.draw_run(run)
     write_summary(run, config, job, outcome)
 
 
 def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
-    """The newest usable checkpoint of this very run; damaged ones are set aside."""
+    """Return the newest usable checkpoint of this run. Damaged ones are set aside."""
 
     def read(path: Path) -> Checkpoint:
         manifest = checkpoints.read_manifest(path)
@@ -293,16 +356,16 @@ def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
 
 
 class _Logs:
-    """The files that grow while a run goes on."""
+    """The files that grow during training."""
 
     def __init__(self, run: RunDirectory, config: Config, job: Job, through: int | None):
         self._run, self._config, self._job = run, config, job
         self._through = through
-        self._metrics: Table | None = None  # its columns are known with the first metrics
+        self._metrics: Table | None = None  # opened with the first metrics, which give its columns
         self._reach = Table(
             run / REACH, ("iteration", "seed", "evaluations", *REACH_COLUMNS, "seconds"), through
         )
-        self._reached = set(read_table(run / REACH)["iteration"].astype(int))
+        self._reevaluated = set(read_table(run / REACH)["iteration"].astype(int))
         self._events = [
             Events(run.path / "events" / f"seed_{seed}", through or 0)
             for seed in config.seed_numbers
@@ -325,15 +388,15 @@ class _Logs:
             float(np.median(metrics["coverage"])),
         )
 
-    def reach(self, number: int, reach, seconds: float) -> None:
-        if number in self._reached:
+    def reevaluation(self, number: int, again: Reevaluation, seconds: float) -> None:
+        if number in self._reevaluated:
             return
-        self._reached.add(number)
+        self._reevaluated.add(number)
         config, algorithm = self._config, self._job.algorithm
         spent = algorithm.initial_evaluations + number * algorithm.evaluations_per_iteration
         rows = []
         for i, seed in enumerate(config.seed_numbers):
-            values = {name: getattr(reach, name)[i] for name in REACH_COLUMNS}
+            values = {name: getattr(again, name)[i] for name in REACH_COLUMNS}
             row = {"iteration": number, "seed": seed, "evaluations": spent, **values}
             rows.append(row | {"seconds": f"{seconds:.3f}"})
             self._events[i].scalars(number, {f"reach/{k}": v for k, v in values.items()})

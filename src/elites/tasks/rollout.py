@@ -1,14 +1,14 @@
-"""Episodes of many policies at once.
+"""Run episodes of many policies at once.
 
     for each step:  action = act(observation);  world = task.step(world, action)
 
-An episode that has ended is held where it ended and its remaining steps are masked: they add
-nothing to fitness, descriptor or transitions. An episode that runs into a non-finite number has
-failed: it is invalid as a whole and none of its steps may be stored.
+An episode that has ended keeps its last state, and its remaining steps are masked: they add nothing
+to fitness, descriptor or transitions. An episode that produces a non-finite number has failed: it
+is invalid as a whole, and none of its steps may be stored.
 
-What XLA compiles, and with it the last bits of a trajectory, depends on the number of robots that
-are simulated together. `evaluate` therefore always runs full batches of one given shape, padded:
-a policy then gives the same bits whatever it is evaluated beside.
+The compiled program, and with it the last bits of a trajectory, depends on the number of robots
+simulated together. `evaluate` therefore always runs full batches of one padded size, so that a
+policy's result does not depend on the other policies in its batch.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import numpy as np
 
 from elites.core import networks
 from elites.core.networks import MLP
-from elites.core.problem import Act, Evaluation, Problem, Transitions, evaluation_shape
+from elites.core.types import Act, Evaluation, Problem, Transitions, padded_size
 from elites.tasks.task import Array, Task, TaskState
 
 
 class _Episode(NamedTuple):
-    """The carry of an episode."""
+    """Running state of n episodes, the carry of the loop over steps."""
 
     world: TaskState
     alive: Array
@@ -39,16 +39,16 @@ class _Episode(NamedTuple):
 
 
 def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
-    """Run n episodes, one for each key; `act` maps observations [n, O] to actions [n, A]."""
+    """Run n episodes, one for each key. `act` maps observations [n, O] to actions [n, A]."""
     return record(task, act, keys, lambda world: None)[0]
 
 
 def record(
     task: Task, act: Act, keys: Array, look: Callable[[TaskState], Any]
 ) -> tuple[Evaluation, Any]:
-    """The same, and what `look` sees of each robot's world: arrays [episode_length, n, ...].
+    """Run episodes as `rollout` does, and record `look(world)` as [episode_length, n, ...].
 
-    The first entry is the world after the first step; from its end on, an episode stands still.
+    The first entry is the world after the first step. After its end, an episode keeps its state.
     """
     n = keys.shape[0]
     world = jax.vmap(task.reset)(keys)
@@ -96,11 +96,10 @@ def record(
     descriptors = episode.descriptor
     if task.episode_descriptor == "mean":
         descriptors = descriptors / jnp.maximum(episode.steps, 1)[:, None]
-    descriptors = jnp.clip(
-        descriptors, jnp.array(task.descriptor_low), jnp.array(task.descriptor_high)
-    )
+    low, high = jnp.array(task.descriptor_low), jnp.array(task.descriptor_high)
+    descriptors = jnp.clip(descriptors, low[None], high[None])
     valid = episode.valid & jnp.isfinite(episode.fitness) & jnp.isfinite(descriptors).all(-1)
-    # Masked here and not step by step: a failed episode loses also the steps before it failed.
+    # Masked here and not step by step: a failed episode also loses the steps before the failure.
     mask = transitions.mask & valid[None]
     evaluation = Evaluation(
         fitness=episode.fitness,
@@ -121,20 +120,20 @@ def rollout_policies(task: Task, network: MLP, policies: Array, keys: Array) -> 
 
 
 def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int = 256) -> Evaluation:
-    """Evaluate any number of policies [k, P] in padded batches of `batch`, rounded up to 32s.
+    """Evaluate any number of policies [k, P] in padded batches, `batch` rounded up to 32s.
 
-    Without transitions: their fields are empty. Rows of a deterministic task come out the same bits
-    for the same `batch`, in whatever order and company.
+    Returns no transitions. On a deterministic task and for the same `batch`, a policy gives the
+    same bits whatever its position and the policies beside it.
     """
     policies = jnp.asarray(policies, jnp.float32)
     check_policies(task, network, policies)
-    batch = evaluation_shape(batch)
+    batch = padded_size(batch)
     count = policies.shape[0]
     if count == 0:
         raise ValueError("policies is empty: nothing to evaluate")
     parts = []
     for index, first in enumerate(range(0, count, batch)):
-        # Padding repeats the first row: a real policy, so that padding costs no special case.
+        # Padding repeats the first row, so that it needs no special case.
         rows = np.arange(first, first + batch)
         rows = np.where(rows < count, rows, 0)
         keys = jax.random.split(jax.random.fold_in(key, index), batch)
@@ -143,7 +142,7 @@ def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int =
 
 
 def problem(task: Task) -> Problem:
-    """A task as the algorithms see it."""
+    """Return a task as the algorithms see it."""
     return Problem(
         name=task.name,
         observation_size=task.observation_size,
@@ -164,7 +163,7 @@ def _evaluate_batch(task: Task, network: MLP, policies: Array, keys: Array) -> E
 
 
 def check_policies(task: Task, network: MLP, policies: Array) -> None:
-    """Refuse a network or a matrix of policies that does not fit the task."""
+    """Raise a ValueError if a network or a matrix of policies does not fit the task."""
     if network.sizes[0] != task.observation_size or network.sizes[-1] != task.action_size:
         raise ValueError(
             f"task '{task.name}' maps {task.observation_size} observations to {task.action_size} "
@@ -178,14 +177,14 @@ def check_policies(task: Task, network: MLP, policies: Array) -> None:
 
 
 def _finite(tree) -> Array:
-    """Per episode: every number in every leaf [n, ...] is finite."""
+    """Return for each episode whether every number in every leaf [n, ...] is finite."""
     leaves = [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating)]
     checks = [jnp.isfinite(a).reshape(a.shape[0], -1).all(-1) for a in leaves]
     return functools.reduce(jnp.logical_and, checks)
 
 
 def _select(condition: Array, new, old):
-    """Per episode, or step of one: `new` where the condition [n] or [T, n] holds, else `old`."""
+    """Return `new` where the condition, [n] or [T, n], holds, and `old` elsewhere."""
 
     def pick(a, b):
         wide = condition.reshape(*condition.shape, *[1] * (a.ndim - condition.ndim))

@@ -24,7 +24,7 @@ import numpy as np
 from elites import tasks
 from elites.core import networks
 from elites.core.networks import MLP
-from elites.core.problem import evaluation_shape, normalise
+from elites.core.types import padded_size
 from elites.runs import checkpoint as checkpoints
 from elites.runs import saved
 from elites.runs.checkpoint import WEIGHTS, CheckpointError
@@ -35,7 +35,7 @@ from elites.training import Elites, Run, SeedResult
 from elites.viewer import data
 from elites.viewer.data import NotThereError, plain
 
-BATCH = evaluation_shape(1)
+BATCH = padded_size(1)
 
 
 class Player:
@@ -233,7 +233,7 @@ def _actor(result: SeedResult, asked: np.ndarray) -> _Part | None:
     learner, problem = actor.algorithm.learner, actor.algorithm.problem
     assert learner is not None
     # With its descriptor folded in, the actor is a policy like any other.
-    wish = normalise(problem, jnp.asarray(asked)[None])
+    wish = problem.normalise(jnp.asarray(asked)[None])
     policy = networks.fold(learner.actor, jnp.asarray(actor.parameters), wish)[0]
     sizes = (problem.observation_size, *learner.actor.sizes[1:])
     return _Part(dataclasses.replace(learner.actor, sizes=sizes), np.asarray(policy), asked)

@@ -1,7 +1,8 @@
-"""Every algorithm of the registry keeps the promises all of them make.
+"""Every algorithm of the registry passes the same tests.
 
-It runs, its counters count, the same key gives the same bits, a seed does not depend on the seeds
-beside it, its archive re-evaluates to itself, and it can be built on every task.
+- It runs on every task, and its metrics count evaluations and additions.
+- The same key gives the same bits, and a seed does not depend on the seeds beside it.
+- Re-evaluating its archive reproduces it exactly.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ ITERATIONS = 3
 
 
 def built(name: str, task: str = "point_omni") -> training.Batched:
-    """Two seeds."""
+    """Return an algorithm over two seeds."""
     return _built(name, task)
 
 
 def trained(name: str, task: str = "point_omni", seeds: tuple[int, int] = (3, 4)):
-    """The states after each iteration of two seeds, and the metrics."""
+    """Return the states of two seeds, from the start on, and the metrics of each iteration."""
     return _trained(name, task, seeds)
 
 
-# Apart from their defaults: a call with a default and one that spells it out are the same.
+# Separate from their defaults, so that a call with and one without the default share an entry.
 @functools.cache
 def _built(name: str, task: str) -> training.Batched:
     return training.Batched(elites.build(task, name, **SMALL), 2)
@@ -45,7 +46,7 @@ def _built(name: str, task: str) -> training.Batched:
 def _trained(name: str, task: str, seeds: tuple[int, int]):
     batched = built(name, task)
     keys = training.seed_keys(seeds)
-    state, metrics = batched.init(training.iteration_keys(keys, 0)), []
+    state, metrics = batched.start(training.iteration_keys(keys, 0)), []
     states = [kept(state)]
     for i in range(1, ITERATIONS + 1):
         state, values = batched.step(state, training.iteration_keys(keys, i))
@@ -55,13 +56,12 @@ def _trained(name: str, task: str, seeds: tuple[int, int]):
 
 
 def kept(state):
-    """A copy: a step uses up what it is given."""
+    """Return a copy: a step donates its input."""
     return jax.tree.map(np.array, state)
 
 
-def reach_of(batched: training.Batched, state, keys):
-    actor = batched.algorithm.actor
-    return batched.reach(state.archive, actor(state) if actor else None, keys)
+def reevaluated(batched: training.Batched, state, keys):
+    return batched.reevaluate(state.archive, batched.algorithm.actor(state), keys)
 
 
 def bits(tree) -> list[bytes]:
@@ -85,7 +85,7 @@ def test_runs_and_counts(name):
             assert np.isfinite(values).all(), metric
     qd_scores = np.stack([row["qd_score"] for row in metrics])
     assert (np.diff(qd_scores, axis=0) >= 0).all(), "an archive never gets worse"
-    # Whoever is in the archive came in by one of the named ways, no later than now.
+    # Every elite has one of the named origins, and was added no later than now.
     archive = jax.tree.map(np.asarray, states[-1].archive)
     full = np.isfinite(archive.fitness)
     assert ((archive.origin >= 0) == full).all()
@@ -100,7 +100,7 @@ def test_same_key_same_bits(name):
     states, _ = trained(name)
     batched = built(name)
     keys = training.seed_keys((3, 4))
-    again = batched.init(training.iteration_keys(keys, 0))
+    again = batched.start(training.iteration_keys(keys, 0))
     assert bits(again) == bits(states[0])
     again, _ = batched.step(again, training.iteration_keys(keys, 1))
     assert bits(again) == bits(states[1])
@@ -108,7 +108,7 @@ def test_same_key_same_bits(name):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_seed_does_not_depend_on_its_neighbours(name):
-    """The same seed beside other seeds, and in another place: two iterations agree to 1e-4."""
+    """The same seed beside another seed, and in another position: iterations agree to 1e-4."""
     here, _ = trained(name, seeds=(3, 4))
     there, _ = trained(name, seeds=(7, 3))
     for a, b in zip(jax.tree.leaves(here[2]), jax.tree.leaves(there[2]), strict=True):
@@ -120,7 +120,7 @@ def test_iterations_of_a_seed_alone_in_a_scan_agree_with_the_seed_in_a_batch(nam
     algorithm = built(name).algorithm
     key = training.seed_keys([3])
     keys = jax.numpy.concatenate([training.iteration_keys(key, i) for i in (1, 2)])
-    state = jax.jit(algorithm.init)(training.iteration_keys(key, 0)[0])
+    state = jax.jit(algorithm.start)(training.iteration_keys(key, 0)[0])
     scanned, metrics = jax.jit(functools.partial(jax.lax.scan, algorithm.step))(state, keys)
     assert metrics.qd_score.shape == (2,)
     assert int(scanned.iteration) == 2
@@ -130,24 +130,40 @@ def test_iterations_of_a_seed_alone_in_a_scan_agree_with_the_seed_in_a_batch(nam
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_archive_re_evaluates_to_itself(name):
+def test_reevaluation_reproduces_the_archive(name):
     states, _ = trained(name)
     batched = built(name)
-    reach = reach_of(batched, states[-1], training.seed_keys((0, 1)))
-    assert (np.asarray(reach.descriptor_error) == 0.0).all()
+    found = reevaluated(batched, states[-1], training.seed_keys((0, 1)))
+    assert (np.asarray(found.descriptor_error) == 0.0).all()
     archive = states[-1].archive
     full = np.isfinite(archive.fitness)
-    assert (np.asarray(reach.fitness)[full] == np.asarray(archive.fitness)[full]).all()
-    assert np.isnan(np.asarray(reach.fitness)[~full]).all()
+    assert (np.asarray(found.fitness)[full] == np.asarray(archive.fitness)[full]).all()
+    assert np.isnan(np.asarray(found.fitness)[~full]).all()
     learner = batched.algorithm.learner
     has_conditioned_actor = bool(learner and learner.actor_conditioned)
-    assert np.isfinite(reach.actor_descriptor_error).all() == has_conditioned_actor
-    assert np.isfinite(reach.actor_qd_score).all() == has_conditioned_actor
+    assert np.isfinite(found.actor_descriptor_error).all() == has_conditioned_actor
+    assert np.isfinite(found.actor_qd_score).all() == has_conditioned_actor
+    assert np.isfinite(found.actor_fitness)[full].all() == has_conditioned_actor
+    assert np.isnan(found.actor_fitness[~full]).all()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_nothing_is_evaluated_before_the_start(name):
+    algorithm = built(name).algorithm
+    state = jax.jit(algorithm.init)(jax.random.key(0), algorithm.centroids())
+    assert not np.isfinite(state.archive.fitness).any()
+    assert int(state.iteration) == -1
+    assert int(state.evaluations) == int(state.env_steps) == int(state.rejected) == 0
+    started = trained(name)[0][0]
+    assert (started.iteration == 0).all()
+    assert (started.evaluations == algorithm.initial_evaluations).all()
+    assert (started.env_steps > 0).all()
+    assert set(started.archive.origin.flat) == {-1, 0}  # empty, or initial
 
 
 @functools.cache
 def traced_once(task: str) -> elites.Task:
-    """A task whose physics is not traced again for every algorithm."""
+    """Return a task whose physics is not traced again for every algorithm."""
     made = tasks.make(task)
     return dataclasses.replace(made, reset=jax.jit(made.reset), step=jax.jit(made.step))
 
@@ -155,24 +171,26 @@ def traced_once(task: str) -> elites.Task:
 @pytest.mark.parametrize("task", tasks.names())
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_fits_every_task(name, task):
-    """Traced, not run: shapes and types fit, and a step returns what it was given."""
+    """Traced, not run: shapes and types fit, and a step returns a state like its input."""
     algorithm = elites.build(traced_once(task), name, **SMALL)
     key = jax.random.key(0)
-    state = jax.eval_shape(algorithm.init, key)
+    blank = jax.eval_shape(algorithm.init, key, algorithm.centroids())
+    state = jax.eval_shape(algorithm.start, key)
     after, metrics = jax.eval_shape(algorithm.step, state, key)
-    assert jax.tree.structure(after) == jax.tree.structure(state)
-    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
-        # The weak type of a Python number would have the step compiled once more for what follows.
-        assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type)
+    for other in (blank, after):
+        assert jax.tree.structure(other) == jax.tree.structure(state)
+        for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
+            # With the weak type of a Python number, the next step would compile once more.
+            assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type)
     assert metrics.qd_score.shape == ()
 
 
-def test_stochastic_task_is_evaluated_anew():
-    """On a task with a random start an archive does not repeat itself, and says so."""
+def test_reevaluation_of_a_stochastic_task_draws_new_episodes():
+    """On a task with a random start, re-evaluation does not reproduce the archive."""
     states, _ = trained("me", task="noisy_point_omni")
     batched = built("me", "noisy_point_omni")
-    reach = reach_of(batched, states[-1], training.seed_keys((0, 1)))
-    assert (np.asarray(reach.descriptor_error) > 1e-3).all()
+    found = reevaluated(batched, states[-1], training.seed_keys((0, 1)))
+    assert (np.asarray(found.descriptor_error) > 1e-3).all()
 
 
 def test_me_es_averages_its_offspring_on_a_stochastic_task():

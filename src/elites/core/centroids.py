@@ -1,0 +1,58 @@
+"""The centroids of a centroidal Voronoi tessellation: the archive's cells, found by k-means."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Array = jax.Array
+
+_SAMPLES, _ROUNDS = 50_000, 30
+
+
+def box_centroids(low: tuple[float, ...], high: tuple[float, ...], cells: int) -> Array:
+    """Return the centroids [C, D] of a box: k-means on uniform samples.
+
+    They depend only on the box and the number of cells, so that seeds and algorithms share cells.
+    """
+    low_, high_ = np.array(low, np.float32), np.array(high, np.float32)
+    unit = _unit_box_centroids(len(low), cells)
+    return jnp.asarray(low_[None] + unit * (high_ - low_)[None])
+
+
+@functools.cache
+def _unit_box_centroids(dimensions: int, cells: int) -> np.ndarray:
+    with jax.ensure_compile_time_eval(), jax.default_device(_host()):
+        sample_key, start_key = jax.random.split(jax.random.key(0))
+        samples = jax.random.uniform(sample_key, (max(_SAMPLES, 10 * cells), dimensions))
+        start = jax.random.choice(start_key, samples, (cells,), replace=False)
+        means, points = np.asarray(start), np.asarray(samples)
+    # NumPy is faster here than compiled code, and sums in the same order on every machine.
+    for _ in range(_ROUNDS):
+        nearest = _nearest(means, points)
+        members = np.bincount(nearest, minlength=cells)[:, None]
+        totals = [np.bincount(nearest, column, minlength=cells) for column in points.T]
+        moved = np.stack(totals, axis=1) / np.maximum(members, 1)
+        means = np.where(members > 0, moved, means).astype(np.float32)
+    return means
+
+
+def _nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return the index of the nearest row to each point, in blocks whose distances fit a cache."""
+    block = max(1, 2**16 // len(rows))
+    found = []
+    for some in np.split(points, range(block, len(points), block)):
+        squares = (np.square(a[:, None] - b) for a, b in zip(some.T, rows.T, strict=True))
+        found.append(functools.reduce(np.add, squares).argmin(axis=1))
+    return np.concatenate(found)
+
+
+def _host():
+    """Return the CPU, so that every machine finds the same centroids, or the default device."""
+    try:
+        return jax.devices("cpu")[0]
+    except RuntimeError:
+        return jax.devices()[0]

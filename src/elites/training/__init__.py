@@ -1,0 +1,45 @@
+"""Train from Python: one call, or your own loop.
+
+    run = elites.train("ant_omni", "dcg_me", seeds=4, evaluations=100_000)
+    run.actor(observation, descriptor)     # the distilled policy; descriptor in task units
+    run.archive.nearest(descriptor)        # an elite to deploy
+
+    loop.py        train() and build()
+    seeds.py       an algorithm over a batch of seeds, and how its stages are compiled
+    results.py     what training returns: archive, actor, metrics
+    ask_tell.py    evaluations that happen elsewhere
+
+A level below, `elites.build(task, name)` gives `start(key)` and `step(state, key)`.
+"""
+
+from elites.training.ask_tell import AskTell
+from elites.training.loop import build, iterations_for, train, train_algorithm
+from elites.training.results import Actor, Elite, Elites, Run, SeedResult, named
+from elites.training.seeds import (
+    Batched,
+    devices_for,
+    iteration_keys,
+    reevaluation_keys,
+    seed_keys,
+    size_in_bytes,
+)
+
+__all__ = [
+    "Actor",
+    "AskTell",
+    "Batched",
+    "Elite",
+    "Elites",
+    "Run",
+    "SeedResult",
+    "build",
+    "devices_for",
+    "iteration_keys",
+    "iterations_for",
+    "named",
+    "reevaluation_keys",
+    "seed_keys",
+    "size_in_bytes",
+    "train",
+    "train_algorithm",
+]

@@ -1,0 +1,90 @@
+"""Train in one call, and build algorithms by name."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import SupportsIndex
+
+import numpy as np
+
+from elites import tasks
+from elites.core import algorithms, catalogue
+from elites.core.hyperparameters import Hyperparameters, Value
+from elites.core.types import Algorithm, S
+from elites.tasks.rollout import problem
+from elites.tasks.task import Task
+from elites.training.results import Run, named
+from elites.training.seeds import Batched, iteration_keys, seed_keys
+
+Progress = Callable[[int, dict[str, np.ndarray]], None]  # (iteration, metrics by name [seeds])
+
+
+def build(task: str | Task, name: str = "dcg_me", **hyperparameters: Value) -> Algorithm:
+    """Build an algorithm on a task: `start(key) -> state`, `step(state, key) -> state, metrics`."""
+    catalogue.check(name)
+    hp = Hyperparameters.of(hyperparameters)
+    task = tasks.make(task) if isinstance(task, str) else task
+    return algorithms.make(name, problem(task), hp)
+
+
+def train(
+    task: str | Task,
+    algorithm: str = "dcg_me",
+    *,
+    seeds: int | Sequence[int] = 1,
+    evaluations: int = 1_000_000,
+    progress: Progress | None = None,
+    **hyperparameters: Value,
+) -> Run:
+    """Train until the first iteration that reaches the budget of evaluations.
+
+    `seeds` is their number, or the seeds themselves. `progress(iteration, metrics)` is called after
+    every iteration. Everything else is a field of `Hyperparameters`, with the paper's defaults.
+    """
+    chosen = seeds if isinstance(seeds, Sequence) else range(_integer("seeds", seeds))
+    built = build(task, algorithm, **hyperparameters)
+    return train_algorithm(built, seeds=chosen, evaluations=evaluations, progress=progress)
+
+
+def train_algorithm(
+    algorithm: Algorithm[S],
+    *,
+    seeds: Sequence[int],
+    evaluations: int,
+    progress: Progress | None = None,
+) -> Run[S]:
+    """Train an algorithm that is already built, from the registry or your own."""
+    seeds = [_integer("seeds", seed) for seed in seeds]
+    if not seeds:
+        raise ValueError("seeds must be at least 1")
+    count = iterations_for(algorithm, evaluations)
+    batched, keys = Batched(algorithm, len(seeds)), seed_keys(seeds)
+    state = batched.start(iteration_keys(keys, 0))
+    history: list[dict[str, np.ndarray]] = []
+    for i in range(1, count + 1):
+        state, metrics = batched.step(state, iteration_keys(keys, i))
+        history.append(named(metrics))
+        if progress is not None:
+            progress(i, history[-1])
+    table = {name: np.stack([row[name] for row in history]) for name in history[0]}
+    return Run(algorithm, tuple(seeds), state.archive, algorithm.actor(state), table, state)
+
+
+def iterations_for(algorithm: Algorithm, evaluations: int) -> int:
+    """Return the iterations until the budget is reached. The first policies count towards it."""
+    evaluations = _integer("evaluations", evaluations)
+    initial, each = algorithm.initial_evaluations, algorithm.evaluations_per_iteration
+    if evaluations < initial + each:
+        raise ValueError(
+            f"evaluations must be at least {initial} + {each}, the start and one iteration of "
+            f"{algorithm.name}; got {evaluations}"
+        )
+    return -(-(evaluations - initial) // each)
+
+
+def _integer(name: str, value: SupportsIndex) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number, got {value!r}") from None

@@ -1,0 +1,253 @@
+"""Results of training: the archive as elites to deploy, the actor to ask, metrics by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, NamedTuple, overload
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from elites.core import archive as archives
+from elites.core import networks, td3
+from elites.core.archive import Archive
+from elites.core.networks import MLP
+from elites.core.reevaluation import Reevaluation
+from elites.core.types import Algorithm, Array, Metrics, S
+from elites.training.seeds import Batched, reevaluation_keys, seed_keys
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Elite:
+    """One policy of the archive. Call it on an observation, or on rows of observations."""
+
+    policy: np.ndarray = dataclasses.field(repr=False)  # [P]
+    fitness: float
+    descriptor: np.ndarray  # [D] in task units
+    cell: int
+    origin: str
+    born: int
+    network: MLP = dataclasses.field(repr=False)
+
+    def __call__(self, observation: ArrayLike) -> Array:
+        layers = networks.unflatten(self.network, jnp.asarray(self.policy))
+        return networks.apply(self.network, layers, jnp.asarray(observation, jnp.float32))
+
+
+class Cells(NamedTuple):
+    """An archive as NumPy arrays, empty cells included; see `Archive`."""
+
+    policies: np.ndarray  # [C, P]
+    fitness: np.ndarray  # [C], -inf where a cell is empty
+    descriptors: np.ndarray  # [C, D]
+    centroids: np.ndarray  # [C, D]
+    origin: np.ndarray  # [C]
+    born: np.ndarray  # [C]
+
+
+class Elites(Sequence[Elite]):
+    """The archive of one seed: a sequence of its elites, without the empty cells."""
+
+    def __init__(self, archive: Archive, algorithm: Algorithm):
+        self.arrays = Cells(*map(np.asarray, archive))
+        self.algorithm = algorithm
+        self.cells = np.flatnonzero(np.isfinite(self.arrays.fitness))
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @overload
+    def __getitem__(self, index: int) -> Elite: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Elite]: ...
+    def __getitem__(self, index: int | slice) -> Elite | list[Elite]:
+        if isinstance(index, slice):
+            return [self._elite(int(cell)) for cell in self.cells[index]]
+        return self._elite(int(self.cells[index]))
+
+    def _elite(self, cell: int) -> Elite:
+        return Elite(
+            policy=self.arrays.policies[cell],
+            fitness=float(self.arrays.fitness[cell]),
+            descriptor=self.arrays.descriptors[cell],
+            cell=cell,
+            origin=self.algorithm.origins[int(self.arrays.origin[cell])],
+            born=int(self.arrays.born[cell]),
+            network=self.algorithm.policy,
+        )
+
+    @property
+    def fitness(self) -> np.ndarray:
+        """Fitness [n] of the elites."""
+        return self.arrays.fitness[self.cells]
+
+    @property
+    def descriptors(self) -> np.ndarray:
+        """Descriptors [n, D] that the elites reached, in task units."""
+        return self.arrays.descriptors[self.cells]
+
+    @property
+    def policies(self) -> np.ndarray:
+        """Parameters [n, P] of the elites."""
+        return self.arrays.policies[self.cells]
+
+    @property
+    def coverage(self) -> float:
+        """Share of cells that hold an elite."""
+        return len(self.cells) / len(self.arrays.fitness)
+
+    @property
+    def qd_score(self) -> float:
+        """Sum of the elites' fitness."""
+        return float(self.fitness.sum())
+
+    def nearest(self, descriptor: ArrayLike) -> Elite:
+        """Return the elite whose descriptor is nearest to the given one, in task units."""
+        target = np.asarray(_checked_descriptor(self.algorithm, descriptor))
+        if target.ndim != 1 or not np.isfinite(target).all():
+            raise ValueError(f"nearest takes one descriptor of finite numbers, got {descriptor!r}")
+        self._refuse_empty()
+        distance = np.sum((self.descriptors - target) ** 2, axis=-1)
+        return self[int(np.argmin(distance))]
+
+    def best(self) -> Elite:
+        """Return the fittest elite."""
+        self._refuse_empty()
+        return self[int(np.argmax(self.fitness))]
+
+    def _refuse_empty(self) -> None:
+        if not len(self):
+            raise ValueError("the archive is empty")
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} elites in {len(self.arrays.fitness)} cells>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Actor:
+    """The policy that a learner trained, of an observation and, if conditioned, a descriptor."""
+
+    parameters: np.ndarray
+    algorithm: Algorithm = dataclasses.field(repr=False)
+
+    @property
+    def conditioned(self) -> bool:
+        """Whether it takes a descriptor."""
+        return self.algorithm.conditioned
+
+    def __call__(self, observation: ArrayLike, descriptor: ArrayLike | None = None) -> Array:
+        learner, problem = self.algorithm.learner, self.algorithm.problem
+        assert learner is not None
+        observation = jnp.asarray(observation, jnp.float32)
+        if observation.shape[-1:] != (problem.observation_size,):
+            raise ValueError(
+                f"observation must have {problem.observation_size} entries, got "
+                f"shape {observation.shape}"
+            )
+        if not self.conditioned:
+            if descriptor is not None:
+                raise ValueError(
+                    f"the actor of {self.algorithm.name} takes no descriptor: it is not conditioned"
+                )
+            target = jnp.zeros((*observation.shape[:-1], 0))
+        else:
+            if descriptor is None:
+                raise ValueError("the actor needs a descriptor, in task units")
+            target = problem.normalise(_checked_descriptor(self.algorithm, descriptor))
+            target = jnp.broadcast_to(target, (*observation.shape[:-1], target.shape[-1]))
+        return td3.act(learner, jnp.asarray(self.parameters), observation, target)
+
+
+def _checked_descriptor(algorithm: Algorithm, descriptor: ArrayLike) -> Array:
+    checked = jnp.asarray(descriptor, jnp.float32)
+    size = algorithm.problem.descriptor_size
+    if checked.shape[-1:] != (size,):
+        raise ValueError(f"a descriptor has {size} entries, got shape {tuple(checked.shape)}")
+    return checked
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedResult:
+    """Result of one seed."""
+
+    archive: Elites
+    actor: Actor | None
+    metrics: dict[str, np.ndarray]  # name -> [iterations]
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(Generic[S]):
+    """Result of a training run.
+
+    `archive` and `actor` belong to the seed with the highest QD-score.
+    """
+
+    algorithm: Algorithm[S]
+    seeds: tuple[int, ...]
+    archives: Archive = dataclasses.field(repr=False)
+    """Archives of all seeds: every array has the seeds as first axis."""
+    actors: Array | None = dataclasses.field(repr=False)
+    """Actors [seeds, P] of the main learner, None where the algorithm trains none."""
+    metrics: dict[str, np.ndarray] = dataclasses.field(repr=False)
+    """name -> [iterations, seeds]"""
+    state: S | None = dataclasses.field(default=None, repr=False)
+    """The final state, seeds first. None for a run that was loaded without its training state."""
+    kernels: Path | None = dataclasses.field(default=None, repr=False)
+    """Directory with the compiler's choices of a saved run, see `Batched`."""
+
+    @functools.cached_property
+    def best(self) -> int:
+        """Index of the seed with the highest QD-score."""
+        scores = jax.vmap(lambda archive: archives.summary(archive).qd_score)(self.archives)
+        return int(np.argmax(np.asarray(scores)))
+
+    @functools.cached_property
+    def _best_result(self) -> SeedResult:
+        return self.seed(self.best)
+
+    @property
+    def archive(self) -> Elites:
+        """Archive of the best seed."""
+        return self._best_result.archive
+
+    @property
+    def actor(self) -> Actor | None:
+        """Actor of the best seed."""
+        return self._best_result.actor
+
+    def seed(self, index: int) -> SeedResult:
+        """Return archive, actor and metrics of one seed, by its position in `seeds`."""
+        if not -len(self.seeds) <= index < len(self.seeds):
+            raise ValueError(f"seed {index} is not one of the {len(self.seeds)} of this run")
+        archive = jax.tree.map(lambda a: a[index], self.archives)
+        actors = self.actors
+        return SeedResult(
+            archive=Elites(archive, self.algorithm),
+            actor=None if actors is None else Actor(np.asarray(actors[index]), self.algorithm),
+            metrics={name: values[:, index] for name, values in self.metrics.items()},
+        )
+
+    @functools.cached_property
+    def _reevaluate(self) -> Callable[[Archive, Array | None, Array], Reevaluation]:
+        return Batched(self.algorithm, len(self.seeds), self.kernels).reevaluate
+
+    def reevaluate(self) -> Reevaluation:
+        """Evaluate archive and actor again, seeds first: the paper's two further metrics."""
+        keys = reevaluation_keys(seed_keys(self.seeds))
+        return jax.tree.map(np.asarray, self._reevaluate(self.archives, self.actors, keys))
+
+
+def named(metrics: Metrics) -> dict[str, np.ndarray]:
+    """Return metrics by name, such as `added.ga` and `critic_loss.quality`."""
+    table = {}
+    for name, value in metrics._asdict().items():
+        if isinstance(value, dict):
+            table |= {f"{name}.{part}": np.asarray(v) for part, v in value.items()}
+        else:
+            table[name] = np.asarray(value)
+    return table

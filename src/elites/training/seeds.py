@@ -1,0 +1,247 @@
+"""Run an algorithm over a batch of seeds: how each of its stages is compiled, and for whom.
+
+Every array of a state gets the seeds as its first axis. The stages are compiled one by one, so that
+all rollouts of a run, those of a re-evaluation included, are done by the same executable. That is
+why an elite that is evaluated again gives the same bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Generic, NamedTuple, ParamSpec, TypeVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from elites.core import reevaluation
+from elites.core.archive import Archive
+from elites.core.reevaluation import Reevaluation, Results
+from elites.core.types import Algorithm, Array, Evaluation, Metrics, Round, S, SearchState
+
+P = ParamSpec("P")
+T = TypeVar("T")
+CompilerOptions = dict[str, bool | int | float | str]
+
+
+class Stage(NamedTuple):
+    """How a stage is compiled."""
+
+    donate: bool = False
+    """Donate the state, its first argument: the replay buffer is then updated in place."""
+    concurrent: bool = False
+    """On a GPU, run kernels that do not depend on each other at the same time.
+
+    This pays for training, which consists of thousands of small kernels.
+    """
+
+
+STAGES = {
+    "init": Stage(),
+    "first": Stage(),
+    "train": Stage(donate=True, concurrent=True),
+    "ask": Stage(),
+    "evaluate": Stage(),
+    "tell": Stage(donate=True),
+}
+
+
+class Batched(Generic[S]):
+    """An algorithm over a batch of seeds, spread over all local devices if their number divides.
+
+    On a GPU, the compiler times several kernels for an operation and takes the fastest. The choice
+    differs between processes, and the last bits of a result with it. `kernels` is a directory that
+    remembers the choices: with the same one, processes compute the same bits.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm[S],
+        seeds: int,
+        kernels: Path | None = None,
+        compiler_options: CompilerOptions | None = None,
+    ):
+        self.algorithm, self.seeds = algorithm, seeds
+        self._devices = devices_for(seeds)
+        self._options = dict(compiler_options or {})
+        self._kernels = kernels if jax.default_backend() == "gpu" else None
+        if self._kernels is not None:
+            self._options["xla_gpu_per_fusion_autotune_cache_dir"] = str(self._kernels)
+        self.compiled: Algorithm[S] = dataclasses.replace(
+            algorithm,
+            init=self._stage("init", algorithm.init),
+            first=self._stage("first", algorithm.first),
+            train=self._stage("train", algorithm.train),
+            evaluate=self._stage("evaluate", algorithm.evaluate),
+            rounds=tuple(
+                Round(self._stage("ask", ask), self._stage("tell", tell), evaluations)
+                for ask, tell, evaluations in algorithm.rounds
+            ),
+        )
+        self._request_elites = self.over_seeds(
+            functools.partial(reevaluation.request_elites, algorithm)
+        )
+        self._request_actor = self.over_seeds(
+            functools.partial(reevaluation.request_actor, algorithm)
+        )
+        self._score = self.over_seeds(reevaluation.score)
+
+    def _stage(self, name: str, function: Callable[P, T]) -> Callable[P, T]:
+        return self.over_seeds(function, *STAGES[name])
+
+    def over_seeds(
+        self, function: Callable[P, T], donate: bool = False, concurrent: bool = False
+    ) -> Callable[P, T]:
+        """Compile a function of one seed for all of them. The arguments are those of `Stage`."""
+        mapped = jax.vmap(function)
+        if self._devices > 1:
+            mesh = Mesh(np.array(jax.local_devices()), ("seed",))
+            spec = PartitionSpec("seed")
+            mapped = jax.shard_map(
+                mapped, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
+            )
+        options = self._options | (_concurrent_options() if concurrent else {})
+        return jax.jit(
+            mapped, donate_argnums=(0,) if donate else (), compiler_options=options or None
+        )
+
+    def start(self, keys: Array) -> S:
+        """Return the first state, from keys [seeds]."""
+        centroids = self.algorithm.centroids()
+        return self.compiled.start(
+            keys, jnp.broadcast_to(centroids, (self.seeds, *centroids.shape))
+        )
+
+    def step(self, state: S, keys: Array) -> tuple[S, Metrics]:
+        """Return the next state and its metrics. The input state is donated: do not use it again.
+
+        The keys [seeds] are those of the iteration.
+        """
+        return self.compiled.step(state, keys)
+
+    def shapes(self, keys: Array) -> S:
+        """Return the shapes of a state. Nothing is computed, not even the centroids."""
+        size = (self.seeds, self.algorithm.cells, self.algorithm.problem.descriptor_size)
+        centroids = jax.ShapeDtypeStruct(size, jnp.float32)
+        return _shapes(jax.eval_shape(self.compiled.init, keys, centroids))
+
+    def reevaluate(self, archive: Archive, actors: Array | None, keys: Array) -> Reevaluation:
+        """Evaluate archive and actor again, in requests of the shape of training."""
+        self._make_kernel_directory()
+        batch, cells = self.algorithm.batch, archive.fitness.shape[1]
+        elites: list[Results] = []
+        actor: list[Results] = []
+        for start in range(0, cells, batch):
+            chunk = jnp.minimum(jnp.arange(start, start + batch), cells - 1)
+            chunk = jnp.broadcast_to(chunk, (self.seeds, batch))
+            chunk_keys = iteration_keys(keys, start)
+            request = self._request_elites(archive, actors, chunk, chunk_keys)
+            evaluation = self.compiled.evaluate(request)
+            elites.append(_results(evaluation, slice(batch)))
+            if not self.algorithm.conditioned or actors is None:
+                continue
+            if self.algorithm.actor_rollouts == batch:  # they were part of the request
+                actor.append(_results(evaluation, slice(batch, 2 * batch)))
+            else:
+                request = self._request_actor(archive, actors, chunk, chunk_keys)
+                actor.append(_results(self.compiled.evaluate(request), slice(batch)))
+
+        def joined(parts: list[Results]) -> Results:
+            return jax.tree.map(lambda *a: jnp.concatenate(a, axis=1)[:, :cells], *parts)
+
+        return self._score(archive, joined(elites), joined(actor) if actor else None)
+
+    def compile(self, state: S, keys: Array) -> int:
+        """Compile the stages of an iteration for a state, or for its shapes.
+
+        Returns the bytes that the iteration needs, or 0 where the device does not tell.
+        """
+        self._make_kernel_directory()
+        held, sizes = size_in_bytes(state), []
+
+        def shapes_after(stage: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+            lowered = cast(jax.stages.Wrapped, stage).lower(*args, **kwargs)
+            sizes.append(_compiled_size(lowered.compile()))
+            return _shapes(cast(T, lowered.out_info))
+
+        state, _ = shapes_after(self.compiled.train, state, keys)
+        for ask, tell, _ in self.compiled.rounds:
+            request = shapes_after(ask, state, keys)
+            evaluation = shapes_after(self.compiled.evaluate, request)
+            sizes.append(sizes[-1] + held)  # the state stays in memory during rollouts
+            state, _ = shapes_after(tell, state, request, evaluation)
+        return max(sizes)
+
+    def _make_kernel_directory(self) -> None:
+        if self._kernels is not None:
+            self._kernels.mkdir(exist_ok=True)
+
+
+@functools.cache
+def _concurrent_options() -> CompilerOptions:
+    """Return the options for concurrent kernels, or none if the compiler does not know them."""
+    options: CompilerOptions = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+    if jax.default_backend() != "gpu":
+        return {}
+    try:
+        jax.jit(lambda: jnp.zeros(()), compiler_options=options).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return options
+
+
+def devices_for(seeds: int) -> int:
+    """Return how many devices a batch of seeds is spread over: all of them if that divides it."""
+    count = len(jax.local_devices())
+    return count if seeds % count == 0 else 1
+
+
+# -------------------------------------------------------------------------------------------- keys
+
+
+def seed_keys(seeds: Iterable[int]) -> Array:
+    """Return the keys [seeds]."""
+    return jnp.stack([jax.random.key(seed) for seed in seeds])
+
+
+def iteration_keys(keys: Array, iteration: int) -> Array:
+    """Return the keys [seeds] of an iteration, a function of the seed and the iteration alone."""
+    return jax.vmap(lambda key: jax.random.fold_in(key, iteration))(keys)
+
+
+def reevaluation_keys(keys: Array) -> Array:
+    """Return the keys [seeds] of a re-evaluation: of an iteration that no training reaches."""
+    return iteration_keys(keys, 2**31 - 1)
+
+
+# --------------------------------------------------------------------------------- shapes and sizes
+
+
+def size_in_bytes(tree: SearchState) -> int:
+    """Return the size of a state, or of its shapes."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def _shapes(tree: T) -> T:
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
+
+
+def _compiled_size(compiled: jax.stages.Compiled) -> int:
+    """Return the bytes that an executable holds while it runs, or 0 if that is unknown."""
+    analysis = compiled.memory_analysis()
+    if analysis is None:
+        return 0
+    fields = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
+    total = sum(getattr(analysis, field, 0) for field in fields)
+    return total - getattr(analysis, "alias_size_in_bytes", 0)
+
+
+def _results(evaluation: Evaluation, rows: slice) -> Results:
+    """Return the results of some of the episodes [seeds, n]."""
+    return Results(
+        evaluation.fitness[:, rows], evaluation.descriptors[:, rows], evaluation.valid[:, rows]
+    )

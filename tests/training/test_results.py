@@ -1,0 +1,80 @@
+"""What training returns: elites to deploy, an actor to ask, metrics of every seed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import elites
+import quick
+from small import SMALL
+
+pytestmark = pytest.mark.usefixtures("quick_compiler")
+
+
+@pytest.fixture(scope="module")
+def run() -> elites.Run:
+    with quick.compiling():
+        return elites.train("point_omni", "dcg_me", seeds=(5, 6), evaluations=32 * 4, **SMALL)
+
+
+def test_best_seed_is_shown(run):
+    scores = run.metrics["qd_score"][-1]
+    assert run.best == int(np.argmax(scores))
+    np.testing.assert_allclose(run.archive.qd_score, scores.max(), rtol=1e-6)
+    np.testing.assert_allclose(run.seed(0).archive.qd_score, scores[0], rtol=1e-6)
+    assert run.seed(1).metrics["qd_score"].shape == (3,)
+
+
+def test_archive_is_a_sequence_of_elites(run):
+    archive = run.archive
+    assert len(archive) == len(list(archive)) == round(archive.coverage * SMALL["cells"])
+    assert archive.best().fitness == archive.fitness.max()
+    asked = np.array([0.4, -0.2])
+    nearest = archive.nearest(asked)
+    distances = np.linalg.norm(archive.descriptors - asked, axis=1)
+    np.testing.assert_allclose(np.linalg.norm(nearest.descriptor - asked), distances.min())
+    assert nearest.origin in ("initial", "ga", "pg")
+    assert np.asarray(nearest(np.zeros(3))).shape == (2,)
+    assert np.asarray(nearest(np.zeros((7, 3)))).shape == (7, 2)
+    assert "elites in 32 cells" in repr(archive)
+    with pytest.raises(ValueError, match="2 entries, got shape"):
+        archive.nearest([1.0, 2.0, 3.0])
+
+
+def test_actor_takes_descriptors_in_task_units():
+    """The same place asked in the units of two boxes gives the same action."""
+    actions = {}
+    for bound in (1.0, 30.0):
+        task = elites.tasks.make("point_omni")
+        task = elites.Task(**{**task.__dict__, "descriptor_low": (-bound,) * 2,
+                              "descriptor_high": (bound,) * 2})  # fmt: skip
+        algorithm = elites.build(task, "dcg_me", **SMALL)
+        parameters = np.linspace(-1, 1, algorithm.learner.actor.size, dtype=np.float32)
+        actor = elites.training.Actor(parameters, algorithm)
+        actions[bound] = np.asarray(actor(np.array([0.1, 0.2, 0.5]), np.array([0.5, -1.0]) * bound))
+    np.testing.assert_allclose(actions[1.0], actions[30.0], rtol=1e-6)
+
+
+def test_actor_refuses_what_does_not_fit(run):
+    actor = run.actor
+    assert np.asarray(actor(np.zeros((4, 3)), np.zeros((4, 2)))).shape == (4, 2)
+    assert np.asarray(actor(np.zeros((4, 3)), [0.1, 0.2])).shape == (4, 2)
+    with pytest.raises(ValueError, match="needs a descriptor"):
+        actor(np.zeros(3))
+    with pytest.raises(ValueError, match="3 entries, got shape"):
+        actor(np.zeros(4), [0.0, 0.0])
+
+
+def test_reevaluation_measures_archive_and_actor(run):
+    again = run.reevaluate()
+    assert (again.descriptor_error == 0).all()
+    full = np.isfinite(np.asarray(run.state.archive.fitness))
+    error = np.linalg.norm(
+        again.actor_descriptors - np.asarray(run.state.archive.descriptors), axis=-1
+    )
+    expected = [np.mean(error[i][full[i]]) for i in range(2)]
+    np.testing.assert_allclose(again.actor_descriptor_error, expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        again.actor_qd_score, np.nansum(again.actor_fitness, axis=1), rtol=1e-5
+    )
