@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     options = parser.parse_args()
     algorithm = elites.build("ant_omni", "dcg_me")
-    learner = algorithm.learner
+    learner = algorithm.main_td3
     assert learner is not None
     if jax.default_backend() != "gpu" or not gpu_td3.supported(learner):
         raise SystemExit(

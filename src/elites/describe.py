@@ -67,7 +67,7 @@ def explain_algorithm(name: str) -> str:
         ("offspring", f"in an iteration: {offspring}"),
         ("evaluations", f"{built.evaluations_per_iteration} in an iteration"),
     ]
-    if learner := built.learner:
+    if learner := built.main_td3:
         layers = "-".join(map(str, learner.actor.sizes))
         seen = "observation and descriptor" if learner.actor_conditioned else "observation"
         facts.append(("actor", f"{layers} on Ant-Omni, sees {seen}"))

@@ -17,7 +17,7 @@ import numpy as np
 
 from elites.core import algorithms
 from elites.core.hyperparameters import Hyperparameters
-from elites.core.map_elites import Learner, Spec, Variation
+from elites.core.spec import Learner, Spec, Variation
 from elites.core.types import Act, Array, Evaluation, Problem, Transitions
 from elites.core.variation import ga
 
@@ -77,7 +77,7 @@ def spec(
 ) -> Spec:
     """Return an algorithm of GA offspring, with a conditioned critic if it learns."""
     made = problem(deterministic)
-    config = algorithms.td3(
+    config = algorithms.make_td3(
         made, hp, critic_conditioned=True, actor_conditioned=actor_conditioned,
         actor_hidden=hp.policy_hidden,
     )  # fmt: skip

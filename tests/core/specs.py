@@ -7,7 +7,7 @@ import pytest
 import elites
 from elites.core import map_elites
 from elites.core.hyperparameters import Value
-from elites.core.map_elites import Spec
+from elites.core.spec import Spec
 
 
 def spec_of(name: str, task: str | elites.Task = "point_omni", **hyperparameters: Value) -> Spec:

@@ -139,7 +139,7 @@ def test_reevaluation_reproduces_the_archive(name):
     full = np.isfinite(archive.fitness)
     assert (np.asarray(found.fitness)[full] == np.asarray(archive.fitness)[full]).all()
     assert np.isnan(np.asarray(found.fitness)[~full]).all()
-    learner = batched.algorithm.learner
+    learner = batched.algorithm.main_td3
     has_conditioned_actor = bool(learner and learner.actor_conditioned)
     assert np.isfinite(found.actor_descriptor_error).all() == has_conditioned_actor
     assert np.isfinite(found.actor_qd_score).all() == has_conditioned_actor

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from elites.core import evaluation as evaluations
 from elites.core import networks, td3
-from elites.core.map_elites import Spec
+from elites.core.spec import Spec
 from elites.core.types import Evaluation, Problem, Request, padded_size
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")

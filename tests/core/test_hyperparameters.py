@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import elites
-from elites.core import algorithms, centroids, es, map_elites, networks, novelty, td3, variation
+from elites.core import algorithms, es, map_elites, networks, novelty, td3, types, variation
 from elites.core import archive as archives
 from elites.core.algorithms import ALGORITHMS
-from elites.core.map_elites import Spec
+from elites.core.spec import Spec
 from elites.tasks.rollout import problem
 
 TASKS = ("ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni")
@@ -307,10 +307,10 @@ def test_the_papers_table_of_tasks():
 def test_lengthscales_reach_the_learner(task, lengthscale):
     for name in ALGORITHMS:
         if name.startswith("dcg_me"):
-            assert elites.build(task, name).learner.lengthscale == lengthscale
-            assert elites.build(task, name, lengthscale=0.3).learner.lengthscale == 0.3
-    assert elites.build(task, "dcrl_me").learner.lengthscale == 0.1
-    assert elites.build(task, "dcrl_me", lengthscale=0.3).learner.lengthscale == 0.3
+            assert elites.build(task, name).main_td3.lengthscale == lengthscale
+            assert elites.build(task, name, lengthscale=0.3).main_td3.lengthscale == 0.3
+    assert elites.build(task, "dcrl_me").main_td3.lengthscale == 0.1
+    assert elites.build(task, "dcrl_me", lengthscale=0.3).main_td3.lengthscale == 0.3
 
 
 def test_building_at_the_papers_size_compiles_and_allocates_nothing(caplog):

@@ -16,12 +16,13 @@ import probe
 import pytest
 from specs import spec_of
 
+import elites
 from elites.core import algorithms, map_elites, networks, td3
 from elites.core import replay as replays
 from elites.core.archive import Archive
-from elites.core.map_elites import Learner, Spec, State, Variation
+from elites.core.spec import Learner, Spec, State, Variation
 from elites.core.types import Algorithm, Evaluation, Metrics, Request, Transitions
-from elites.core.variation import ga
+from elites.core.variation import ga, policy_gradient
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 
@@ -109,7 +110,7 @@ def assert_targets_are_drawn_from(archive: Archive, stored: Stored, noise: float
 
 def assert_acted(trial: Trial, stored: Stored, actor):
     """Assert that the stored actions are those of this actor at the stored target."""
-    learner = trial.algorithm.learner
+    learner = trial.algorithm.main_td3
     actions = td3.act(learner, actor, jnp.asarray(stored.observation), jnp.asarray(stored.target))
     np.testing.assert_allclose(actions, stored.action, atol=1e-5)
 
@@ -250,27 +251,83 @@ def test_the_replay_buffer_has_the_columns_that_the_learners_read(name):
 def test_a_conditioned_learner_beside_one_of_novelty_has_all_columns():
     problem = probe.problem()
     learners = (
-        Learner("plain", algorithms.td3(problem, probe.HP)),
+        Learner("plain", algorithms.make_td3(problem, probe.HP)),
         Learner("conditioned", algorithms.conditioned_td3(problem, probe.HP)),
-        Learner("novelty", algorithms.td3(problem, probe.HP), rewards_novelty=True),
+        Learner("novelty", algorithms.make_td3(problem, probe.HP), rewards_novelty=True),
     )
     spec = dataclasses.replace(probe.spec(), learners=learners)
     assert set(spec.layout) == {*_TRANSITION, "descriptor", "target", "state_descriptor"}
-    assert spec.main_td3 is spec.td3("plain")
-    assert spec.td3("conditioned") is learners[1].td3
+    assert spec.main_td3 is spec.td3_of("plain")
+    assert spec.td3_of("conditioned") is learners[1].td3
 
 
 @pytest.mark.parametrize("origins", [("ga", "ga"), ("initial",), ("ga", "initial")])
 def test_origins_must_differ(origins):
     variations = tuple(Variation(origin, 2, ga) for origin in origins)
-    spec = dataclasses.replace(probe.spec(), variations=variations)
-    with pytest.raises(ValueError, match=f"probe: .* origin: {', '.join(origins)}"):
-        map_elites.algorithm(spec)
+    with pytest.raises(
+        ValueError, match=f"probe: .* origin twice in initial, {', '.join(origins)}"
+    ):
+        dataclasses.replace(probe.spec(), variations=variations)
+
+
+def test_learners_have_names_of_their_own():
+    learner = Learner("plain", algorithms.make_td3(probe.problem(), probe.HP))
+    with pytest.raises(ValueError, match="probe: the same learner twice in plain, plain"):
+        dataclasses.replace(probe.spec(), learners=(learner, learner))
+
+
+def test_a_variation_without_offspring_is_refused():
+    with pytest.raises(ValueError, match="variation 'ga' must make at least 1 offspring, got 0"):
+        dataclasses.replace(probe.spec(), variations=(Variation("ga", 0, ga),))
+    with pytest.raises(ValueError, match="pga_me: variation 'pg' must make at least 1"):
+        elites.build("point_omni", "pga_me", batch_size=2)
+
+
+def wrong_number(spec, state, key, count):
+    return ga(spec, state, key, count + 1)
+
+
+def wrong_type(spec, state, key, count):
+    return ga(spec, state, key, count).policies
+
+
+def unknown_learner(spec, state, key, count):
+    return policy_gradient(spec, state, key, count, learner="nobody")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (wrong_number, r"variation 'own' must return Offspring with policies of shape \(2, \d+\)"),
+        (wrong_type, "variation 'own' must return Offspring"),
+        (unknown_learner, "probe has no learner 'nobody'; known: "),
+    ],
+)
+def test_a_mistake_in_a_variation_is_named(make, message):
+    spec = dataclasses.replace(probe.spec(), variations=(Variation("own", 2, make),))
+    state = jax.eval_shape(lambda k: map_elites.init(spec, k, probe.centroids()), jax.random.key(0))
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(map_elites.algorithm(spec).rounds[0].ask, state, jax.random.key(1))
+
+
+def test_learners_of_both_kinds_train_side_by_side():
+    """The descriptors that are stored for one learner do not reach the other."""
+    problem = probe.problem()
+    learners = (
+        Learner("plain", algorithms.make_td3(problem, probe.HP)),
+        Learner("conditioned", algorithms.conditioned_td3(problem, probe.HP)),
+    )
+    spec = dataclasses.replace(probe.spec(), learners=learners)
+    key = jax.random.key(0)
+    state = jax.eval_shape(lambda k: map_elites.init(spec, k, probe.centroids()), key)
+    after, losses = jax.eval_shape(map_elites.algorithm(spec).train, state, key)
+    assert set(losses) == {"plain", "conditioned"}
+    assert jax.tree.map(jnp.shape, after) == jax.tree.map(jnp.shape, state)
 
 
 def test_actor_rollouts_need_a_learner():
     with pytest.raises(ValueError, match="probe: actor_rollouts needs a learner"):
-        map_elites.algorithm(probe.spec(learns=False, actor_rollouts=3))
+        probe.spec(learns=False, actor_rollouts=3)
 
 
 # --------------------------------------------------------------------------------- failed rollouts

@@ -145,6 +145,15 @@ def test_failed_copies_rank_last_whatever_they_report():
         walk.step()
 
 
+def test_failed_copies_are_counted_however_they_are_reported():
+    walk = FailingWalk(0)
+    for _ in range(4):
+        walk.step()
+    # Per generation: one NaN or infinite fitness, one marked as invalid; in the second also one
+    # descriptor that is NaN.
+    assert int(walk.search.metrics["rejected"]) == 4 * 2 + 1
+
+
 def test_a_failed_offspring_is_counted_and_not_archived():
     walk = Walk(1)
     walk.step()

@@ -18,7 +18,7 @@ from specs import spec_of
 import elites
 from elites.core import map_elites
 from elites.core import replay as replays
-from elites.core.map_elites import Spec, State
+from elites.core.spec import Spec, State
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 

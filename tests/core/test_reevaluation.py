@@ -60,7 +60,7 @@ CELLS = jnp.array([7, 2, 2, 11])  # as many as the batch of `probe`
 )
 def test_elites_are_requested_with_the_actor_at_their_descriptors(actor_rollouts, asked):
     algorithm = probe_algorithm(actor_rollouts)
-    actor, key = jnp.ones(algorithm.learner.actor.size), jax.random.key(3)
+    actor, key = jnp.ones(algorithm.main_td3.actor.size), jax.random.key(3)
     archive = numbered_archive(algorithm)
     request = reevaluation.request_elites(algorithm, archive, actor, CELLS, key)
     np.testing.assert_array_equal(request.policies[:, 0], CELLS)
@@ -74,7 +74,7 @@ def test_elites_are_requested_with_the_actor_at_their_descriptors(actor_rollouts
 
 def test_the_actor_alone_is_requested_at_a_padded_batch_of_descriptors():
     algorithm = probe_algorithm(0)
-    actor, key = jnp.ones(algorithm.learner.actor.size), jax.random.key(3)
+    actor, key = jnp.ones(algorithm.main_td3.actor.size), jax.random.key(3)
     request = reevaluation.request_actor(algorithm, numbered_archive(algorithm), actor, CELLS, key)
     assert len(request.policies) == len(request.origins) == len(request.targets) == 0
     np.testing.assert_array_equal(request.actor_targets[:, 0], [7, 2, 2] + [11] * 29)
@@ -123,7 +123,7 @@ def test_all_cells_and_the_actor_at_their_descriptors_are_reevaluated(choices, q
         fitness=jnp.where(full, 1.0, -INF),
         descriptors=jnp.asarray(rng.uniform(probe.LOW, probe.HIGH, (cells, 2)), jnp.float32),
     )
-    learner = algorithm.learner
+    learner = algorithm.main_td3
     actor = None if learner is None else probe.random_policies(1, learner.actor.size)
     keys = training.seed_keys([0])
     found = training.Batched(algorithm, 1).reevaluate(

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elites.core import replay as replays
+from elites.core import ring
 
 LAYOUT = {"state": 2, "reward": 1, "number": 1}
 BATCH = 7
@@ -58,7 +59,7 @@ def test_insertion_equals_a_list_of_bounded_length(capacity, masks):
         assert int(replay.head) == total % capacity
 
 
-place_rows = jax.jit(replays.places, static_argnums=2)
+place_rows = jax.jit(ring.places, static_argnums=2)
 
 
 @pytest.mark.parametrize("capacity", [1, 3, 6, 7, 16])

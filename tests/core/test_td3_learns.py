@@ -69,7 +69,7 @@ def learn(key):
         columns = {name: seen[name].reshape(n, -1) for name in LAYOUT}
         replay = replays.insert(replay, LAYOUT, columns, jnp.ones(n, bool))
         rows = replays.sample(replay, sample_key, (LEARNER.steps, LEARNER.batch_size))
-        batches = td3.Batch.of_columns(replays.columns(LAYOUT, rows))
+        batches = td3.Batch.of_columns(replays.columns(LAYOUT, rows), conditioned=False)
         return (td3.train(LEARNER, learner, batches, train_key)[0], replay), None
 
     init_key, key = jax.random.split(key)

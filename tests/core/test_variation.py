@@ -103,8 +103,7 @@ def test_ascent_equals_adam_on_each_parent_alone(conditioned):
     q = 0.6 * rng.normal(size=critic.size).astype(np.float32)
     observations = rng.normal(size=(12, 10, S)).astype(np.float32)
     rate = 5e-3
-    config = learner(critic, conditioned=conditioned)
-    children = ascend(policy, parents, targets, config, q, observations, rate)
+    children = ascend(policy, parents, targets, critic, q, observations, rate)
 
     def reference(parent, target):
         parameters, adam = np.float64(parent), Adam(rate)
@@ -142,7 +141,7 @@ def test_each_parent_ascends_at_its_own_descriptor():
     parents = 0.5 * rng.normal(size=(4, policy.size)).astype(np.float32)
     targets = np.float32([[1, 0], [-1, 0], [1, 0.5], [-1, -0.5]])
     observations = rng.normal(size=(40, 8, S)).astype(np.float32)
-    children = ascend(policy, parents, targets, learner(critic), q, observations, 5e-3)
+    children = ascend(policy, parents, targets, critic, q, observations, 5e-3)
 
     def mean_action(policies):
         network = Network(policy.sizes, "tanh")
@@ -243,7 +242,7 @@ def test_policy_gradient_improves_parents_at_the_descriptors_they_reached(quick_
     low, high = np.float32(probe.LOW), np.float32(probe.HIGH)
     scaled = 2 * (np.asarray(offspring.targets) - low) / (high - low) - 1
     expected = ascend(
-        spec.policy, state.archive.policies[cells], scaled, spec.td3(LEARNER),
+        spec.policy, state.archive.policies[cells], scaled, spec.td3_of(LEARNER).critic,
         state.learners[LEARNER].critics[0], replays.columns(spec.layout, rows)["observation"],
         spec.hp.policy_learning_rate,
     )  # fmt: skip
@@ -269,7 +268,7 @@ def test_the_greedy_actor_cannot_be_several_offspring(count):
 def test_injected_policies_act_like_the_actor_at_descriptors_of_the_archive(quick_compiler):
     spec, state, offspring = make(variation.injection, 9, learner=LEARNER)
     assert len(set(cells_reaching(state.archive, offspring.targets))) > 1
-    config, actor = spec.td3(LEARNER), state.learners[LEARNER].actor
+    config, actor = spec.td3_of(LEARNER), state.learners[LEARNER].actor
     observations = np.random.default_rng(0).normal(size=(9, S)).astype(np.float32)
     expected = td3.act(config, actor, observations, spec.problem.normalise(offspring.targets))
     layers = networks.unflatten(spec.policy, offspring.policies)

@@ -78,9 +78,9 @@ def test_descriptors_are_in_task_units(tmp_path):
     from small import SMALL
 
     built = elites.build("walker_uni", "dcg_me", **SMALL)
-    assert built.learner is not None
+    assert built.main_td3 is not None
     generator = np.random.default_rng(0)
-    parameters = generator.normal(size=built.learner.actor.size).astype(np.float32) / 4
+    parameters = generator.normal(size=built.main_td3.actor.size).astype(np.float32) / 4
     actor = elites.training.Actor(parameters, built)
     error = export.export(actor, tmp_path / "actor.onnx", {"task": "walker_uni"})
     assert error <= 1e-5

@@ -50,7 +50,7 @@ def test_actor_takes_descriptors_in_task_units():
         task = elites.Task(**{**task.__dict__, "descriptor_low": (-bound,) * 2,
                               "descriptor_high": (bound,) * 2})  # fmt: skip
         algorithm = elites.build(task, "dcg_me", **SMALL)
-        parameters = np.linspace(-1, 1, algorithm.learner.actor.size, dtype=np.float32)
+        parameters = np.linspace(-1, 1, algorithm.main_td3.actor.size, dtype=np.float32)
         actor = elites.training.Actor(parameters, algorithm)
         actions[bound] = np.asarray(actor(np.array([0.1, 0.2, 0.5]), np.array([0.5, -1.0]) * bound))
     np.testing.assert_allclose(actions[1.0], actions[30.0], rtol=1e-6)

@@ -19,8 +19,8 @@ from functools import partial
 
 from elites.core import catalogue, map_elites, map_elites_es
 from elites.core.hyperparameters import Hyperparameters
-from elites.core.map_elites import Learner, Spec, Variation
 from elites.core.networks import MLP
+from elites.core.spec import Learner, Spec, Variation
 from elites.core.td3 import TD3
 from elites.core.types import Algorithm, Problem
 from elites.core.variation import ga, greedy, injection, policy_gradient
@@ -28,7 +28,7 @@ from elites.core.variation import ga, greedy, injection, policy_gradient
 # ------------------------------------------------------------------------------------------- parts
 
 
-def td3(
+def make_td3(
     problem: Problem,
     hp: Hyperparameters,
     *,
@@ -37,7 +37,7 @@ def td3(
     actor_hidden: tuple[int, ...] | None = None,
     sampled_negatives: bool = False,
 ) -> TD3:
-    """Return a learner, by default of an actor with the layers of `hp.actor_hidden`."""
+    """Return the configuration of a learner. `actor_hidden` defaults to `hp.actor_hidden`."""
     if sampled_negatives and hp.td3_batch_size % 2:
         raise ValueError(
             f"td3_batch_size must be even: each transition is used twice, got {hp.td3_batch_size}"
@@ -57,18 +57,18 @@ def td3(
         smoothing_noise=hp.smoothing_noise,
         smoothing_clip=hp.smoothing_clip,
         delay=hp.actor_delay,
-        steps=_whole_delays("critic_steps", hp.critic_steps, hp),
+        steps=_checked_steps("critic_steps", hp.critic_steps, hp),
         batch_size=hp.td3_batch_size,
         lengthscale=problem.lengthscale if hp.lengthscale is None else hp.lengthscale,
         sampled_negatives=sampled_negatives,
     )
 
 
-conditioned_td3 = partial(td3, critic_conditioned=True, actor_conditioned=True)
+conditioned_td3 = partial(make_td3, critic_conditioned=True, actor_conditioned=True)
 """The learner of DCG-MAP-Elites: actor and critics see the descriptor."""
 
 
-def _whole_delays(name: str, steps: int, hp: Hyperparameters) -> int:
+def _checked_steps(name: str, steps: int, hp: Hyperparameters) -> int:
     """Return a number of critic steps, checked to be a multiple of the actor's delay."""
     delay = hp.actor_delay
     if steps % delay:
@@ -94,10 +94,10 @@ def me(problem: Problem, hp: Hyperparameters) -> Algorithm:
 
 
 def pga_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
-    """Build PGA-MAP-Elites: half GA, half gradients of one critic for all, and its actor."""
+    """Build PGA-MAP-Elites: half GA, half policy gradients, one of them the greedy actor."""
     half = _share(hp, 2, "pga_me")
     # The greedy actor is archived, so it has a policy's layers.
-    quality = Learner("quality", td3(problem, hp, actor_hidden=hp.policy_hidden))
+    quality = Learner("quality", make_td3(problem, hp, actor_hidden=hp.policy_hidden))
     variations = (
         Variation("ga", hp.batch_size - half, ga),
         Variation("pg", half - 1, partial(policy_gradient, learner="quality")),
@@ -111,8 +111,8 @@ def qd_pg(problem: Problem, hp: Hyperparameters) -> Algorithm:
     third = hp.batch_size // 3
     if third < 2:
         raise ValueError(f"batch_size must be at least 6 for qd_pg, got {hp.batch_size}")
-    quality = td3(problem, hp, actor_hidden=hp.policy_hidden)
-    steps = _whole_delays("diversity_critic_steps", hp.diversity_critic_steps, hp)
+    quality = make_td3(problem, hp, actor_hidden=hp.policy_hidden)
+    steps = _checked_steps("diversity_critic_steps", hp.diversity_critic_steps, hp)
     diversity = dataclasses.replace(quality, steps=steps)
     variations = (
         Variation("ga", hp.batch_size - 2 * third, ga),
@@ -132,12 +132,12 @@ def dcg_me(
     name: str = "dcg_me",
     actor_evaluation: bool = True,
     sampled_negatives: bool = False,
-    conditioned_actor: bool = True,
+    actor_conditioned: bool = True,
 ) -> Algorithm:
     """Build DCG-MAP-Elites. Its ablations are values of the last three arguments."""
     half = _share(hp, 2, name)
-    learner = td3(
-        problem, hp, critic_conditioned=True, actor_conditioned=conditioned_actor,
+    learner = make_td3(
+        problem, hp, critic_conditioned=True, actor_conditioned=actor_conditioned,
         sampled_negatives=sampled_negatives,
     )  # fmt: skip
     variations = (
@@ -188,7 +188,7 @@ ALGORITHMS: dict[str, Callable[[Problem, Hyperparameters], Algorithm]] = {
     "dcg_me_sampled_negatives": _ablation(
         "dcg_me_sampled_negatives", actor_evaluation=False, sampled_negatives=True
     ),
-    "dcg_me_unconditioned_actor": _ablation("dcg_me_unconditioned_actor", conditioned_actor=False),
+    "dcg_me_unconditioned_actor": _ablation("dcg_me_unconditioned_actor", actor_conditioned=False),
     "dcrl_me": dcrl_me,
 }
 

@@ -16,18 +16,18 @@ from elites.core.td3 import TD3
 from elites.core.types import Act, Array, Evaluation, Problem, Request, padded_size
 
 
-def evaluate(problem: Problem, policy: MLP, learner: TD3 | None, request: Request) -> Evaluation:
+def evaluate(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request) -> Evaluation:
     """Return the results of n policies and m actor rollouts, as rows [n + m].
 
     If all actor rollouts share one trajectory, there are n + 1 rows. Without a learner nobody reads
     the transitions, and none are returned.
     """
     n = len(request.policies)
-    m = actor_rows(problem, learner, len(request.actor_targets))
+    m = actor_rows(problem, main_td3, len(request.actor_targets))
     size = padded_size(n + m)
-    act = acting(problem, policy, learner, request, size)
+    act = acting(problem, policy, main_td3, request, size)
     evaluation = problem.rollout(act, jax.random.split(request.key, size))
-    if learner is None:
+    if main_td3 is None:
         nothing = jax.tree.map(lambda a: a[:0], evaluation.transitions)
         evaluation = evaluation._replace(transitions=nothing)
     if size == n + m:
@@ -35,20 +35,20 @@ def evaluate(problem: Problem, policy: MLP, learner: TD3 | None, request: Reques
     return take(evaluation, jnp.concatenate([jnp.arange(n), jnp.arange(size - m, size)]))
 
 
-def actor_rows(problem: Problem, learner: TD3 | None, rollouts: int) -> int:
+def actor_rows(problem: Problem, main_td3: TD3 | None, rollouts: int) -> int:
     """Return how many episodes it takes to roll the actor out at that many descriptors."""
-    return min(rollouts, 1) if shares_trajectory(problem, learner) else rollouts
+    return min(rollouts, 1) if shares_trajectory(problem, main_td3) else rollouts
 
 
-def shares_trajectory(problem: Problem, learner: TD3 | None) -> bool:
+def shares_trajectory(problem: Problem, main_td3: TD3 | None) -> bool:
     """Return whether the actor does the same at all descriptors, so that one episode serves all."""
-    return learner is not None and not learner.actor_conditioned and problem.deterministic
+    return main_td3 is not None and not main_td3.actor_conditioned and problem.deterministic
 
 
-def acting(problem: Problem, policy: MLP, learner: TD3 | None, request: Request, size: int) -> Act:
+def acting(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request, size: int) -> Act:
     """Return the function from observations [size, O] to actions [size, A] for a request."""
-    m = actor_rows(problem, learner, len(request.actor_targets))
-    if m and (learner is None or request.actor is None):
+    m = actor_rows(problem, main_td3, len(request.actor_targets))
+    if m and (main_td3 is None or request.actor is None):
         raise ValueError("the request has descriptors for an actor, but there is no actor")
     others = size - m  # policies and padding
     any_policy = request.policies[:1] if len(request.policies) else jnp.zeros((1, policy.size))
@@ -61,8 +61,8 @@ def acting(problem: Problem, policy: MLP, learner: TD3 | None, request: Request,
         actions = []
         if others:
             actions.append(networks.apply_each(policy, layers, observation[:others]))
-        if m and learner is not None and request.actor is not None:
-            actions.append(td3.act(learner, request.actor, observation[others:], targets))
+        if m and main_td3 is not None and request.actor is not None:
+            actions.append(td3.act(main_td3, request.actor, observation[others:], targets))
         return jnp.concatenate(actions)
 
     return act

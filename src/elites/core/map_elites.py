@@ -6,158 +6,50 @@
     tell        offspring compete for their cells; transitions enter the replay buffer
 
 An algorithm is a `Spec`: its variations with their counts, its learners, and the hyperparameters.
-`algorithms.py` is the table of them, `Algorithm.step` in `types.py` the loop over these stages.
+`Algorithm.step` in `types.py` is the loop over these stages.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from elites.core import archive as archives
-from elites.core import evaluation as evaluations
 from elites.core import networks, novelty, td3
 from elites.core import replay as replays
 from elites.core.archive import Archive
-from elites.core.hyperparameters import Hyperparameters
-from elites.core.networks import MLP
-from elites.core.novelty import Memory
-from elites.core.replay import Layout, Replay
-from elites.core.td3 import TD3, Losses, TD3State
-from elites.core.types import (
-    INITIAL,
-    Algorithm,
-    Array,
-    Evaluation,
-    Metrics,
-    Problem,
-    Request,
-    Round,
-    padded_size,
-)
-
-
-class State(NamedTuple):
-    """Complete state of a run: training can continue from it."""
-
-    archive: Archive
-    replay: Replay | None
-    learners: dict[str, TD3State]
-    memory: Memory | None  # state descriptors, for a learner that is rewarded for novelty
-    iteration: Array  # [] int32, -1 before anything was told
-    evaluations: Array  # [] uint32
-    env_steps: Array  # [] uint32
-    rejected: Array  # [] uint32
-
-
-class Offspring(NamedTuple):
-    """Policies made by a variation."""
-
-    policies: Array  # [n, P]
-    targets: Array  # [n, D] the descriptor that each is meant to reach, in task units
-
-
-@dataclasses.dataclass(frozen=True)
-class Variation:
-    """A source of offspring. Elites carry its name as their origin; metrics count by it."""
-
-    origin: str
-    count: int
-    make: Callable[[Spec, State, Array, int], Offspring]
-    """(spec, state, key, count) -> that many offspring, see `variation.py`"""
-    stores_target: bool = False
-    """Store its transitions as attempts at their targets instead of at what they reached."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Learner:
-    """An actor-critic and what it is rewarded for."""
-
-    name: str
-    td3: TD3
-    rewards_novelty: bool = False
-    """Replace the task's reward by the novelty of the state, as in QD-PG."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Spec:
-    """Everything that tells one algorithm of this family from another."""
-
-    name: str
-    problem: Problem
-    hp: Hyperparameters
-    variations: tuple[Variation, ...]
-    learners: tuple[Learner, ...] = ()
-    """The first is the main one: its actor is kept with the run, and rolled out."""
-    actor_rollouts: int = 0
-    """Descriptors of the archive at which each iteration rolls the main actor out."""
-
-    def __post_init__(self):
-        origins = [INITIAL, *(variation.origin for variation in self.variations)]
-        learners = [learner.name for learner in self.learners]
-        for what, names in (("origin", origins), ("learner", learners)):
-            if len(set(names)) < len(names):
-                raise ValueError(f"{self.name}: the same {what} twice in {', '.join(names)}")
-        if self.actor_rollouts and not self.learners:
-            raise ValueError(f"{self.name}: actor_rollouts needs a learner")
-
-    @property
-    def policy(self) -> MLP:
-        return self.problem.policy(self.hp.policy_hidden)
-
-    @property
-    def batch(self) -> int:
-        return sum(variation.count for variation in self.variations)
-
-    @property
-    def main_td3(self) -> TD3 | None:
-        return self.learners[0].td3 if self.learners else None
-
-    @property
-    def rewards_novelty(self) -> bool:
-        return any(learner.rewards_novelty for learner in self.learners)
-
-    def td3(self, learner: str) -> TD3:
-        """Return the configuration of a learner by its name."""
-        found = {part.name: part.td3 for part in self.learners}
-        if learner not in found:
-            raise ValueError(f"{self.name} has no learner '{learner}'; known: {', '.join(found)}")
-        return found[learner]
-
-    @property
-    def layout(self) -> Layout:
-        """Columns of the replay buffer, with descriptors only if a critic is conditioned."""
-        problem = self.problem
-        layout = {
-            "observation": problem.observation_size, "action": problem.action_size, "reward": 1,
-            "next_observation": problem.observation_size, "done": 1, "truncation": 1,
-        }  # fmt: skip
-        if any(learner.td3.critic_conditioned for learner in self.learners):
-            layout |= {"descriptor": problem.descriptor_size, "target": problem.descriptor_size}
-        if self.rewards_novelty:
-            layout |= {"state_descriptor": problem.descriptor_size}
-        return layout
+from elites.core.evaluation import actor_rows, evaluate, shares_trajectory, take
+from elites.core.spec import Spec, State
+from elites.core.td3 import Losses
+from elites.core.types import Algorithm, Array, Evaluation, Metrics, Request, Round, padded_size
 
 
 def algorithm(spec: Spec) -> Algorithm[State]:
     """Build the algorithm of a specification."""
-    counts = {variation.origin: variation.count for variation in spec.variations}
-    bind, problem, main = functools.partial, spec.problem, spec.main_td3
-    rows = spec.batch + evaluations.actor_rows(problem, main, spec.actor_rollouts)
+    bind, problem, main_td3 = functools.partial, spec.problem, spec.main_td3
+    robots = spec.batch + actor_rows(problem, main_td3, spec.actor_rollouts)
     return Algorithm(
-        name=spec.name, problem=problem, policy=spec.policy, cells=spec.hp.cells,
-        origins=(INITIAL, *counts), offspring=counts, batch=spec.batch,
-        actor_rollouts=spec.actor_rollouts, padded_batch=padded_size(rows), learner=main,
+        name=spec.name,
+        problem=problem,
+        policy=spec.policy,
+        cells=spec.hp.cells,
+        origins=spec.origins,
+        offspring={variation.origin: variation.count for variation in spec.variations},
+        batch=spec.batch,
+        actor_rollouts=spec.actor_rollouts,
+        padded_batch=padded_size(robots),
+        main_td3=main_td3,
         replay_layout=spec.layout if spec.learners else None,
-        init=bind(init, spec), first=bind(first, spec), train=bind(train, spec),
+        init=bind(init, spec),
+        first=bind(first, spec),
+        train=bind(train, spec),
         rounds=(Round(bind(ask, spec), bind(tell, spec), spec.batch),),
-        evaluate=bind(evaluations.evaluate, problem, spec.policy, main), actor=bind(actor, spec),
-    )  # fmt: skip
+        evaluate=bind(evaluate, problem, spec.policy, main_td3),
+        actor=bind(actor, spec),
+    )
 
 
 def actor(spec: Spec, state: State) -> Array | None:
@@ -165,32 +57,48 @@ def actor(spec: Spec, state: State) -> Array | None:
     return state.learners[spec.learners[0].name].actor if spec.learners else None
 
 
+class StartKeys(NamedTuple):
+    """Keys derived from that of the start."""
+
+    policies: Array
+    learners: Array
+    rollouts: Array
+    targets: Array
+
+    @classmethod
+    def of(cls, key: Array) -> StartKeys:
+        policies, learners, others = jax.random.split(key, 3)
+        rollouts, targets, _ = jax.random.split(others, 3)
+        return cls(policies, learners, rollouts, targets)
+
+
 def init(spec: Spec, key: Array, centroids: Array) -> State:
     """Return a state with untrained learners, an empty archive and an empty replay buffer."""
-    _, learner_key, _ = jax.random.split(key, 3)
-    keys = jax.random.split(learner_key, len(spec.learners) or 1)
+    keys = jax.random.split(StartKeys.of(key).learners, len(spec.learners) or 1)
     zero, size = jnp.zeros((), jnp.uint32), spec.problem.descriptor_size
     return State(
         archive=archives.empty(centroids, spec.policy.size),
         replay=replays.empty(spec.layout, spec.hp.replay_size) if spec.learners else None,
         learners={part.name: td3.init(part.td3, keys[i]) for i, part in enumerate(spec.learners)},
         memory=novelty.empty(spec.hp.novelty_memory, size) if spec.rewards_novelty else None,
-        iteration=jnp.full((), -1, jnp.int32), evaluations=zero, env_steps=zero, rejected=zero,
-    )  # fmt: skip
+        iteration=jnp.full((), -1, jnp.int32),
+        evaluations=zero,
+        env_steps=zero,
+        rejected=zero,
+    )
 
 
 def first(spec: Spec, state: State, key: Array) -> Request:
-    """Ask for random policies, and for the actor at descriptors of the archive, if it has any."""
-    policy_key, _, other_key = jax.random.split(key, 3)
-    rollout_key, target_key, _ = jax.random.split(other_key, 3)
+    """Ask for random policies, and for the actor at descriptors drawn from the archive."""
+    keys = StartKeys.of(key)
     random_policy = functools.partial(networks.init, spec.policy)
     return Request(
-        policies=jax.vmap(random_policy)(jax.random.split(policy_key, spec.batch)),
+        policies=jax.vmap(random_policy)(jax.random.split(keys.policies, spec.batch)),
         origins=jnp.zeros(spec.batch, jnp.int32),
         targets=jnp.zeros((spec.batch, spec.problem.descriptor_size)),
         actor=actor(spec, state),
-        actor_targets=draw_targets(spec, state.archive, target_key),
-        key=rollout_key,
+        actor_targets=draw_targets(spec, state.archive, keys.targets),
+        key=keys.rollouts,
     )
 
 
@@ -205,11 +113,15 @@ class Keys(NamedTuple):
     targets: Array
     rollouts: Array
 
+    @classmethod
+    def of(cls, key: Array) -> Keys:
+        return cls(*jax.random.split(key, 4))
+
 
 def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses]]:
-    """Run the learners' gradient steps. Compiled separately, with concurrent kernels enabled."""
+    """Run the learners' gradient steps. Returns the new state and the mean losses."""
     learners, losses = {}, {}
-    keys = jax.random.split(Keys(*jax.random.split(key, 4)).train, len(spec.learners) or 1)
+    keys = jax.random.split(Keys.of(key).train, len(spec.learners) or 1)
     for i, learner in enumerate(spec.learners):
         assert state.replay is not None
         sample_key, noise_key = jax.random.split(keys[i])
@@ -219,17 +131,18 @@ def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses
             assert state.memory is not None
             points, neighbours = rows["state_descriptor"], spec.hp.novelty_neighbours
             rows["reward"] = novelty.rewards(state.memory, points, neighbours)[..., None]
+        batches = td3.Batch.of_columns(rows, learner.td3.critic_conditioned)
         learners[learner.name], losses[learner.name] = td3.train(
-            learner.td3, state.learners[learner.name], td3.Batch.of_columns(rows), noise_key
+            learner.td3, state.learners[learner.name], batches, noise_key
         )
     return state._replace(learners=learners), losses
 
 
 def ask(spec: Spec, state: State, key: Array) -> Request:
     """Make the offspring of all variations and choose what the actor is rolled out at."""
-    keys = Keys(*jax.random.split(key, 4))
+    keys = Keys.of(key)
     each = jax.random.split(keys.variations, len(spec.variations))
-    made = [v.make(spec, state, each[i], v.count) for i, v in enumerate(spec.variations)]
+    made = [v.offspring(spec, state, each[i]) for i, v in enumerate(spec.variations)]
     origins = [jnp.full(v.count, i, jnp.int32) for i, v in enumerate(spec.variations, start=1)]
     return Request(
         policies=jnp.concatenate([offspring.policies for offspring in made]),
@@ -256,9 +169,14 @@ def tell(
     """Add the offspring to the archive and all transitions to the replay buffer."""
     n, iteration = len(request.policies), state.iteration + 1
     archive, added, rejected = archives.add(
-        state.archive, request.policies, evaluation.fitness[:n], evaluation.descriptors[:n],
-        evaluation.valid[:n], request.origins, iteration,
-    )  # fmt: skip
+        state.archive,
+        request.policies,
+        fitness=evaluation.fitness[:n],
+        descriptors=evaluation.descriptors[:n],
+        valid=evaluation.valid[:n],
+        origin=request.origins,
+        iteration=iteration,
+    )
     failed = jnp.concatenate([rejected, ~evaluation.valid[n:]])  # actor rollouts count too
     state = state._replace(
         archive=archive,
@@ -269,17 +187,16 @@ def tell(
     )
     if spec.learners:
         state = store(spec, state, request, evaluation)
-    origins = [variation.origin for variation in spec.variations]
-    return state, Metrics.of(state, origins, request.origins, added)
+    return state, Metrics.of(state, spec.origins, request.origins, added)
 
 
 def store(spec: Spec, state: State, request: Request, evaluation: Evaluation) -> State:
     """Add transitions to the replay buffer, each with the descriptor reached and the target."""
     n, m = len(request.policies), len(request.actor_targets)
-    if m and evaluations.shares_trajectory(spec.problem, spec.main_td3):
+    if m and shares_trajectory(spec.problem, spec.main_td3):
         # The one trajectory is stored once for every target.
         rows = jnp.concatenate([jnp.arange(n), jnp.full(m, n)])
-        evaluation = evaluations.take(evaluation, rows)
+        evaluation = take(evaluation, rows)
     stores_target = jnp.array([False, *(v.stores_target for v in spec.variations)])
     by_target = stores_target[request.origins][:, None]
     targets = jnp.where(by_target, request.targets, evaluation.descriptors[:n])

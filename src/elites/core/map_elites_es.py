@@ -42,7 +42,7 @@ from elites.core.types import (
 
 _MOST_NOVEL, _FITTEST, _LAST_IMPROVED = 5, 2, 5
 ORIGINS = (INITIAL, "explore", "exploit")
-_FIRST, _EXPLORE, _EXPLOIT = range(3)  # their numbers
+_INITIAL, _EXPLORE, _EXPLOIT = range(3)  # their numbers
 
 
 class State(NamedTuple):
@@ -89,7 +89,7 @@ def algorithm(spec: Spec) -> Algorithm[State]:
     return Algorithm(
         name="me_es", problem=spec.problem, policy=spec.policy, cells=spec.hp.cells,
         origins=ORIGINS, offspring={"explore or exploit": 1}, batch=spec.batch, actor_rollouts=0,
-        padded_batch=spec.batch, learner=None, replay_layout=None,
+        padded_batch=spec.batch, main_td3=None, replay_layout=None,
         init=bind(init, spec), first=bind(first, spec), train=bind(choose_parent, spec),
         rounds=(
             Round(bind(ask_copies, spec), bind(tell_copies, spec), spec.hp.es_samples),
@@ -114,7 +114,7 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
 
 def first(spec: Spec, state: State, key: Array) -> Request:
     """Ask for the random parent."""
-    return offspring_request(spec, state, jnp.int32(_FIRST), jax.random.split(key)[1])
+    return offspring_request(spec, state, jnp.int32(_INITIAL), jax.random.split(key)[1])
 
 
 class Keys(NamedTuple):
@@ -137,7 +137,7 @@ def split(key: Array) -> Keys:
 
 
 def choose_parent(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses]]:
-    """Every `generations` iterations, continue from an elite, without momentum."""
+    """Continue from an elite, without momentum, once every `es_generations` iterations."""
     due = (state.iteration % spec.hp.es_generations == 0) & (state.iteration > 0)
     due &= archives.filled(state.archive).any()  # without any elite, keep the parent
     drawn = state.archive.policies[draw_parent(spec, state, split(key).parent)]
@@ -189,7 +189,8 @@ def ask_copies(spec: Spec, state: State, key: Array) -> Request:
     keys = split(key)
     noise = es.noise(keys.noise, spec.hp.es_samples // 2, spec.policy.size)
     copies = es.population(state.parent, noise, spec.hp.es_sigma)
-    return request(spec, copies, jnp.int32(_FIRST), keys.copies, noise)
+    origin = jnp.int32(_INITIAL)  # copies are not archived, so none carries it
+    return request(spec, copies, origin, keys.copies, noise)
 
 
 def tell_copies(
@@ -202,7 +203,8 @@ def tell_copies(
     score = jnp.where(exploring(spec, state), distance, copies.fitness)
     # A failed copy ranks last in both modes, whatever else was reported about it.
     finite = jnp.isfinite(copies.fitness) & jnp.isfinite(copies.descriptors).all(-1)
-    ranks = es.centred_ranks(jnp.where(copies.valid & finite, score, -jnp.inf))
+    failed = ~(copies.valid & finite)
+    ranks = es.centred_ranks(jnp.where(failed, -jnp.inf, score))
     assert request.noise is not None
     descent = -es.gradient(ranks, request.noise, spec.hp.es_sigma) + spec.hp.es_l2 * state.parent
     parent, moments = networks.descend(
@@ -213,7 +215,7 @@ def tell_copies(
         moments=moments,
         evaluations=state.evaluations + jnp.uint32(spec.hp.es_samples),
         env_steps=state.env_steps + copies.steps.sum().astype(jnp.uint32),
-        rejected=state.rejected + (~copies.valid).sum().astype(jnp.uint32),
+        rejected=state.rejected + failed.sum().astype(jnp.uint32),
     ), None
 
 
@@ -230,11 +232,13 @@ def tell_offspring(
     spec: Spec, state: State, request: Request, evaluation: Evaluation
 ) -> tuple[State, Metrics]:
     """Add the offspring with the mean of its evaluations. Further rows are padding."""
-    fitness, descriptors, valid, steps = (rows[: spec.repeats] for rows in evaluation[:4])
-    fitness, descriptors = fitness.mean(0)[None], descriptors.mean(0)[None]
+    fitness = evaluation.fitness[: spec.repeats].mean(0)[None]
+    descriptors = evaluation.descriptors[: spec.repeats].mean(0)[None]
+    valid = evaluation.valid[: spec.repeats].all(0)[None]
+    steps = evaluation.steps[: spec.repeats].sum().astype(jnp.uint32)
     iteration, origin = state.iteration + 1, request.origins[:1]
     archive, added, rejected = archives.add(
-        state.archive, state.parent[None], fitness, descriptors, valid.all(0)[None], origin,
+        state.archive, state.parent[None], fitness, descriptors, valid, origin,
         iteration,
     )  # fmt: skip
     state = state._replace(
@@ -242,10 +246,10 @@ def tell_offspring(
         memory=novelty.append(state.memory, descriptors, ~rejected),
         iteration=iteration,
         evaluations=state.evaluations + jnp.uint32(spec.repeats),
-        env_steps=state.env_steps + steps.sum().astype(jnp.uint32),
+        env_steps=state.env_steps + steps,
         rejected=state.rejected + rejected.sum().astype(jnp.uint32),
     )
-    return state, Metrics.of(state, ORIGINS[1:], origin, added)
+    return state, Metrics.of(state, ORIGINS, origin, added)
 
 
 def offspring_request(spec: Spec, state: State, origin: Array, key: Array) -> Request:

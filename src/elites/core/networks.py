@@ -75,7 +75,7 @@ def unflatten(network: MLP, parameters: Array) -> Layers:
 
 
 def apply(network: MLP, layers: Layers, x: Array) -> Array:
-    """Apply one network to inputs [..., inputs]."""
+    """Apply one network, or networks on leading axes of every layer, to inputs [..., inputs]."""
     return _forward(network, layers, x, lambda x, kernel: x @ kernel)
 
 
@@ -108,7 +108,8 @@ def flatten(layers: Layers) -> Array:
     """Return the vectors [..., P] of kernels and biases: the inverse of `unflatten`."""
     parts = []
     for kernel, bias in layers:
-        parts += [kernel.reshape(*kernel.shape[:-2], -1), bias]
+        *leading, inputs, outputs = kernel.shape
+        parts += [kernel.reshape(*leading, inputs * outputs), bias]
     return jnp.concatenate(parts, axis=-1)
 
 

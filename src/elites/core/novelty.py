@@ -17,7 +17,7 @@ Array = jax.Array
 
 
 class Memory(NamedTuple):
-    """The ring."""
+    """A ring of descriptors."""
 
     points: Array  # [M, D]
     age: Array  # [M] int32: order of entry, -1 where nothing is stored

@@ -1,4 +1,4 @@
-"""Re-evaluate an archive and its actor: the paper's two further metrics.
+"""Re-evaluate an archive and its actor, for QD-scores and descriptor errors.
 
 The elites are asked for in requests of the same shape as those of training, so that the same
 compiled program evaluates them and, on a deterministic task, every elite repeats to the bit.

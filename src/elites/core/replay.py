@@ -20,7 +20,7 @@ Layout = Mapping[str, int]  # column name -> width
 
 
 class Replay(NamedTuple):
-    """The ring."""
+    """The replay buffer."""
 
     rows: Array  # [capacity, width]
     head: Array  # [] int32: where the next row goes

@@ -6,8 +6,9 @@ paper's equations 5 and 6, algorithm 5):
 
     y = S(d, d') r + discount (1 - done) min_i Q'_i(s', clip(pi'(s' | d') + noise) | d')
 
-    for each step:   sample a batch;  both critics regress on y;  their targets move towards them
-    every `delay`-th step, before its critic update:  the actor ascends Q_1;  its target follows
+    each step              both critics regress on y for a batch; their targets follow
+    first of every `delay`  after the critics, the actor ascends Q_1 as it was before the step, on
+                           the same batch; its target follows
 
 Without conditioning the descriptors have width zero: nothing is concatenated, the similarity is 1,
 and the same code is plain TD3. Both critics are one array [2, P], each optimiser works on one flat
@@ -54,6 +55,10 @@ class TD3:
     sampled_negatives: bool = False
     """Use half a batch twice: with the descriptor reached, and with another episode's."""
 
+    def __post_init__(self):
+        if self.actor_conditioned and not self.critic_conditioned:
+            raise ValueError("an actor that sees the descriptor needs critics that see it")
+
     @property
     def sampled_rows(self) -> int:
         """Transitions to sample for a minibatch."""
@@ -84,7 +89,7 @@ class Batch(NamedTuple):
     target: Array  # [..., N, D] d': the descriptor that the critic is asked about
 
     @classmethod
-    def of_columns(cls, columns: Mapping[str, Array]) -> Batch:
+    def of_columns(cls, columns: Mapping[str, Array], conditioned: bool) -> Batch:
         """Build minibatches from columns [..., N, width] of the replay buffer."""
         nothing = columns["observation"][..., :0]
         return cls(
@@ -94,13 +99,13 @@ class Batch(NamedTuple):
             next_observation=columns["next_observation"],
             done=columns["done"][..., 0],
             truncation=columns["truncation"][..., 0],
-            descriptor=columns.get("descriptor", nothing),
-            target=columns.get("target", nothing),
+            descriptor=columns["descriptor"] if conditioned else nothing,
+            target=columns["target"] if conditioned else nothing,
         )
 
 
 class Losses(NamedTuple):
-    """Mean losses of a training."""
+    """Losses, averaged over the steps of an iteration."""
 
     critic: Array  # []
     actor: Array  # []
@@ -118,7 +123,7 @@ def init(td3: TD3, key: Array) -> TD3State:
 
 
 def similarity(descriptor: Array, target: Array, lengthscale: float) -> Array:
-    """Return S(d, d'), in (0, 1]."""
+    """Return the similarity S(d, d') of descriptors, in (0, 1]."""
     return jnp.exp(-jnp.sqrt(jnp.sum(jnp.square(descriptor - target), -1)) / lengthscale)
 
 
@@ -134,46 +139,8 @@ def value(td3: TD3, critic: Array, observation: Array, action: Array, target: Ar
     return networks.apply(td3.critic, networks.unflatten(td3.critic, critic), inputs)[..., 0]
 
 
-def action_gradients(
-    td3: TD3,
-    critic: Array,
-    observation: Array,
-    action: Array,
-    target: Array,
-    dtype: jnp.dtype | type = jnp.float32,
-) -> Array:
-    """Return dQ/da [n, N, A] of actions [n, N, A] at observations [N, O], for targets [n, D].
-
-    This is the gradient of `value`, except that the contributions of an observation and of a target
-    to the first layer are computed once, and that layers are stored and multiplied as `dtype`.
-    """
-    (kernel, bias), *hidden, (last, _) = networks.unflatten(td3.critic, critic)
-    last = last[:, 0]
-    ends = (observation.shape[-1], observation.shape[-1] + action.shape[-1])
-    of_observation, of_action, of_target = jnp.split(kernel, ends)
-    largest = jnp.finfo(dtype).max
-
-    def product(x: Array, kernel: Array) -> Array:
-        return jnp.dot(x, kernel.astype(dtype), preferred_element_type=dtype)
-
-    shared = (observation @ of_observation + bias[None])[None] + (target @ of_target)[:, None]
-    layer = shared + product(action.astype(dtype), of_action)
-    layer = jnp.clip(layer, 0.0, largest).astype(dtype)
-    on = [layer > 0]
-    for kernel, bias in hidden:
-        sums = product(layer, kernel) + bias[None, None].astype(dtype)
-        on.append(sums > 0)
-        layer = jnp.clip(sums, 0.0, largest)
-    # In units of the last layer's largest weight, so that no product overflows.
-    unit = jnp.maximum(jnp.max(jnp.abs(last)), jnp.finfo(jnp.float32).tiny)
-    error = jnp.where(on.pop(), (last / unit)[None, None].astype(dtype), 0)
-    for kernel, _ in reversed(hidden):
-        error = jnp.where(on.pop(), product(error, kernel.T), 0)
-    return unit * jnp.dot(error, of_action.T.astype(dtype), preferred_element_type=jnp.float32)
-
-
 def critic_target(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> Array:
-    """Return y [N]. `noise` [N, A] is standard normal."""
+    """Return the target y [N] of the critics. `noise` [N, A] is standard normal."""
     noise = jnp.clip(td3.smoothing_noise * noise, -td3.smoothing_clip, td3.smoothing_clip)
     action = act(td3, state.target_actor, batch.next_observation, batch.target)
     action = jnp.clip(action + noise, -1.0, 1.0)
@@ -254,7 +221,7 @@ def train_plain(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tupl
 
 
 def with_negatives(batches: Batch) -> Batch:
-    """Use each transition twice: for the descriptor reached, and for those in reverse order."""
+    """Use each transition twice: with its own descriptor as target, and with another row's."""
     twice = jax.tree.map(lambda a: jnp.concatenate([a, a], axis=1), batches)
     reached = batches.descriptor
     return twice._replace(target=jnp.concatenate([reached, reached[:, ::-1]], axis=1))

@@ -76,6 +76,7 @@ class Problem:
 
     @property
     def descriptor_size(self) -> int:
+        """Dimensions of the descriptor space."""
         return len(self.descriptor_low)
 
     @property
@@ -138,12 +139,15 @@ class Metrics(NamedTuple):
 
     @classmethod
     def of(cls, state: SearchState, names: Sequence[str], origins: Array, added: Array) -> Metrics:
-        """Compute the metrics of a state, with the candidates `added` [n] counted by origin."""
+        """Compute the metrics of a state.
+
+        Candidates that were `added` [n] are counted by their `origins` [n], numbers of `names`.
+        """
         return cls(
             **archives.summary(state.archive)._asdict(),
             evaluations=state.evaluations,
             env_steps=state.env_steps,
-            added={name: jnp.sum(added & (origins == i)) for i, name in enumerate(names, start=1)},
+            added={name: jnp.sum(added & (origins == i)) for i, name in enumerate(names) if i},
             rejected=state.rejected,
             critic_loss={},
             actor_loss={},
@@ -181,11 +185,13 @@ class Round(NamedTuple, Generic[S]):
     evaluations: int  # policies of the request that count; further rows only pad the batch
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Algorithm(Generic[S]):
     """An algorithm on a problem: pure functions for one seed, and facts about them.
 
-    Each function is given the whole key of the start or of the iteration and derives its own.
+    Each function is given the whole key of the start or of the iteration and derives its own. The
+    same record with functions over a batch of seeds is made by `training.seeds.Batched`: `start`
+    and `step` work on both.
     """
 
     name: str
@@ -202,8 +208,8 @@ class Algorithm(Generic[S]):
     """Descriptors at which that request rolls the actor out."""
     padded_batch: int
     """Robots simulated together for that request. Re-evaluation at this size repeats its bits."""
-    learner: TD3 | None
-    """The main learner, whose actor is kept with the run."""
+    main_td3: TD3 | None
+    """Configuration of the main learner, whose actor is kept with the run."""
     replay_layout: Layout | None
     """Columns of the state's replay buffer, if there is one."""
 
@@ -216,22 +222,27 @@ class Algorithm(Generic[S]):
     rounds: tuple[Round[S], ...]
     """The exchanges of an iteration. The last one fills the archive, and is also told `first`."""
     evaluate: Callable[[Request], Evaluation]
-    """Runs a request's episodes: rows of its policies, then of its actor rollouts."""
+    """(request) -> results, in rows of its policies and then of its actor rollouts"""
     actor: Callable[[S], Array | None]
-    """Returns the parameters of the main learner's actor."""
+    """(state) -> parameters of the main learner's actor, with the state's leading axes"""
 
     @property
     def conditioned(self) -> bool:
         """Whether there is an actor that can be asked for descriptors."""
-        return self.learner is not None and self.learner.actor_conditioned
+        return self.main_td3 is not None and self.main_td3.actor_conditioned
 
     @property
     def initial_evaluations(self) -> int:
+        """Evaluations of the start."""
         return self.rounds[-1].evaluations
 
     @property
     def evaluations_per_iteration(self) -> int:
+        """Evaluations of an iteration, actor rollouts not counted."""
         return sum(round_.evaluations for round_ in self.rounds)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} on {self.problem.name}>"
 
     def centroids(self) -> Array:
         """Return the centroids [C, D] of the archive's cells. The first call takes seconds."""

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import optax
 
 from elites.core import archive as archives
-from elites.core import gpu, networks, td3
+from elites.core import gpu, networks
 from elites.core import replay as replays
-from elites.core.map_elites import Offspring, Spec, State
+from elites.core.action_gradients import action_gradients
 from elites.core.networks import MLP, Layers
-from elites.core.td3 import TD3
+from elites.core.spec import Offspring, Spec, State
 
 Array = jax.Array
 
@@ -46,16 +46,16 @@ def iso_line(first: Array, second: Array, key: Array, iso_sigma: float, line_sig
 def policy_gradient(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
     """Improve parents by the critic of a learner, each at the descriptor it reached itself."""
     parent_key, replay_key = jax.random.split(key)
-    config = spec.td3(learner)
+    config = spec.td3_of(learner)
     cells = archives.sample(state.archive, parent_key, count)
     targets = state.archive.descriptors[cells]
-    condition = spec.problem.normalise(targets) if config.critic_conditioned else targets[:, :0]
+    conditions = spec.problem.normalise(targets) if config.critic_conditioned else targets[:, :0]
     assert state.replay is not None
     shape = (spec.hp.pg_steps, spec.hp.td3_batch_size)
     rows = replays.sample(state.replay, replay_key, shape)
     observations = replays.columns(spec.layout, rows)["observation"]
     children = ascend(
-        spec.policy, state.archive.policies[cells], condition, config,
+        spec.policy, state.archive.policies[cells], conditions, config.critic,
         state.learners[learner].critics[0], observations, spec.hp.policy_learning_rate,
     )  # fmt: skip
     return Offspring(children, targets)
@@ -64,15 +64,17 @@ def policy_gradient(spec: Spec, state: State, key: Array, count: int, *, learner
 def ascend(
     policy: MLP,
     parents: Array,
-    targets: Array,
-    learner: TD3,
+    conditions: Array,
+    critic_network: MLP,
     critic: Array,
     observations: Array,
     rate: float,
 ) -> Array:
-    """Take Adam steps that increase Q_1(s, pi(s) | target) for each parent [n, P] and its target.
+    """Take Adam steps that increase Q(s, pi(s) | d) for each parent [n, P] and its own d.
 
-    There is one step for each minibatch of `observations` [steps, N, O]; all parents share them.
+    `conditions` [n, D] are these descriptors, scaled to [-1, 1]. D is 0 for a critic that is not
+    conditioned. There is one step for each minibatch of `observations` [steps, N, O], which all
+    parents share.
     """
     dtype = gpu.product_dtype()
 
@@ -83,7 +85,7 @@ def ascend(
             return networks.apply(policy, [(k, b[:, None]) for k, b in layers], shared)
 
         action, pull_back = jax.vjp(act, layers)
-        slope = td3.action_gradients(learner, critic, observation, action, targets, dtype)
+        slope = action_gradients(critic_network, critic, observation, action, conditions, dtype)
         return pull_back(-slope / observation.shape[0])[0]  # of minus each policy's mean value
 
     def step(carry: tuple[Layers, optax.OptState], observation: Array):
@@ -110,4 +112,4 @@ def injection(spec: Spec, state: State, key: Array, count: int, *, learner: str)
     """Return the conditioned actor at descriptors of the archive, folded into plain policies."""
     targets = state.archive.descriptors[archives.sample(state.archive, key, count)]
     actor, condition = state.learners[learner].actor, spec.problem.normalise(targets)
-    return Offspring(networks.fold(spec.td3(learner).actor, actor, condition), targets)
+    return Offspring(networks.fold(spec.td3_of(learner).actor, actor, condition), targets)

@@ -85,7 +85,7 @@ def network_of(policy: Elite | Actor, information: dict[str, Any]) -> Network:
     if isinstance(policy, Elite):
         layers = networks.unflatten(policy.network, jnp.asarray(policy.policy))
         return Network(_numbers(layers), policy.network.sizes[0], 0, information)
-    learner, problem = policy.algorithm.learner, policy.algorithm.problem
+    learner, problem = policy.algorithm.main_td3, policy.algorithm.problem
     assert learner is not None
     layers = networks.unflatten(learner.actor, jnp.asarray(policy.parameters))
     (kernel, bias), *rest = _numbers(layers)

@@ -51,7 +51,7 @@ class Job:
     def facts(self) -> dict[str, Any]:
         """Return the facts that readers of a run need when they do not have its task."""
         algorithm, task = self.algorithm, self.task
-        learner = algorithm.learner
+        learner = algorithm.main_td3
         return {
             "task": task.name,
             "algorithm": algorithm.name,

@@ -35,7 +35,7 @@ class AskTell(Generic[S]):
     """
 
     def __init__(self, algorithm: Algorithm[S], seed: int = 0):
-        if algorithm.learner is not None:
+        if algorithm.main_td3 is not None:
             raise ValueError(
                 f"{algorithm.name} learns from the transitions of its own rollouts and cannot be "
                 "driven by ask and tell; me and me_es can"
@@ -70,7 +70,7 @@ class AskTell(Generic[S]):
     def ask(self) -> np.ndarray:
         """Return the policies [n, P] to evaluate."""
         if self._request is not None:
-            raise ValueError("ask was called twice: tell the results of the first batch before")
+            raise ValueError("ask was called twice: tell the results of the first batch first")
         key = self._iteration_key()
         if self._iteration == 0:
             request = self._first(self.state, key)

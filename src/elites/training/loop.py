@@ -42,20 +42,20 @@ def train(
     `seeds` is their number, or the seeds themselves. `progress(iteration, metrics)` is called after
     every iteration. Everything else is a field of `Hyperparameters`, with the paper's defaults.
     """
-    chosen = seeds if isinstance(seeds, Sequence) else range(_integer("seeds", seeds))
     built = build(task, algorithm, **hyperparameters)
-    return train_algorithm(built, seeds=chosen, evaluations=evaluations, progress=progress)
+    return train_algorithm(built, seeds=seeds, evaluations=evaluations, progress=progress)
 
 
 def train_algorithm(
     algorithm: Algorithm[S],
     *,
-    seeds: Sequence[int],
-    evaluations: int,
+    seeds: int | Sequence[int] = 1,
+    evaluations: int = 1_000_000,
     progress: Progress | None = None,
 ) -> Run[S]:
-    """Train an algorithm that is already built, from the registry or your own."""
-    seeds = [_integer("seeds", seed) for seed in seeds]
+    """Train an algorithm that is already built, from the registry or your own. See `train`."""
+    chosen = seeds if isinstance(seeds, Sequence) else range(_integer("seeds", seeds))
+    seeds = [_integer("seeds", seed) for seed in chosen]
     if not seeds:
         raise ValueError("seeds must be at least 1")
     count = iterations_for(algorithm, evaluations)

@@ -35,6 +35,7 @@ class Elite:
     network: MLP = dataclasses.field(repr=False)
 
     def __call__(self, observation: ArrayLike) -> Array:
+        """Return the actions at observations [..., O]."""
         layers = networks.unflatten(self.network, jnp.asarray(self.policy))
         return networks.apply(self.network, layers, jnp.asarray(observation, jnp.float32))
 
@@ -130,7 +131,7 @@ class Elites(Sequence[Elite]):
 
 @dataclasses.dataclass(frozen=True)
 class Actor:
-    """The policy that a learner trained, of an observation and, if conditioned, a descriptor."""
+    """The actor of the main learner. Call it on observations and, if conditioned, descriptors."""
 
     parameters: np.ndarray
     algorithm: Algorithm = dataclasses.field(repr=False)
@@ -141,7 +142,8 @@ class Actor:
         return self.algorithm.conditioned
 
     def __call__(self, observation: ArrayLike, descriptor: ArrayLike | None = None) -> Array:
-        learner, problem = self.algorithm.learner, self.algorithm.problem
+        """Return the actions at observations [..., O] for descriptors in task units."""
+        learner, problem = self.algorithm.main_td3, self.algorithm.problem
         assert learner is not None
         observation = jnp.asarray(observation, jnp.float32)
         if observation.shape[-1:] != (problem.observation_size,):
@@ -237,7 +239,7 @@ class Run(Generic[S]):
         return Batched(self.algorithm, len(self.seeds), self.kernels).reevaluate
 
     def reevaluate(self) -> Reevaluation:
-        """Evaluate archive and actor again, seeds first: the paper's two further metrics."""
+        """Evaluate archive and actor again: the actor's QD-score and descriptor errors, by seed."""
         keys = reevaluation_keys(seed_keys(self.seeds))
         return jax.tree.map(np.asarray, self._reevaluate(self.archives, self.actors, keys))
 

@@ -1,4 +1,4 @@
-"""Run an algorithm over a batch of seeds: how each of its stages is compiled, and for whom.
+"""Run an algorithm over a batch of seeds, and say how each of its stages is compiled.
 
 Every array of a state gets the seeds as its first axis. The stages are compiled one by one, so that
 all rollouts of a run, those of a re-evaluation included, are done by the same executable. That is
@@ -29,7 +29,7 @@ CompilerOptions = dict[str, bool | int | float | str]
 
 
 class Stage(NamedTuple):
-    """How a stage is compiled."""
+    """Options with which a stage is compiled."""
 
     donate: bool = False
     """Donate the state, its first argument: the replay buffer is then updated in place."""
@@ -51,7 +51,11 @@ STAGES = {
 
 
 class Batched(Generic[S]):
-    """An algorithm over a batch of seeds, spread over all local devices if their number divides.
+    """An algorithm over a batch of seeds.
+
+    `compiled` is the same `Algorithm` with stages that work on all seeds at once: every array has
+    the seeds as its first axis, and every argument and result of a stage too. If the number of
+    local devices divides the number of seeds, the seeds are spread over all of them.
 
     On a GPU, the compiler times several kernels for an operation and takes the fastest. The choice
     differs between processes, and the last bits of a result with it. `kernels` is a directory that
@@ -138,7 +142,7 @@ class Batched(Generic[S]):
         for start in range(0, cells, batch):
             chunk = jnp.minimum(jnp.arange(start, start + batch), cells - 1)
             chunk = jnp.broadcast_to(chunk, (self.seeds, batch))
-            chunk_keys = iteration_keys(keys, start)
+            chunk_keys = iteration_keys(keys, start)  # other keys for every chunk
             request = self._request_elites(archive, actors, chunk, chunk_keys)
             evaluation = self.compiled.evaluate(request)
             elites.append(_results(evaluation, slice(batch)))
@@ -195,7 +199,7 @@ def _concurrent_options() -> CompilerOptions:
 
 
 def devices_for(seeds: int) -> int:
-    """Return how many devices a batch of seeds is spread over: all of them if that divides it."""
+    """Return how many devices share the seeds: all local ones if they share evenly, else one."""
     count = len(jax.local_devices())
     return count if seeds % count == 0 else 1
 
@@ -204,7 +208,7 @@ def devices_for(seeds: int) -> int:
 
 
 def seed_keys(seeds: Iterable[int]) -> Array:
-    """Return the keys [seeds]."""
+    """Return the random keys [seeds] of seeds given as numbers."""
     return jnp.stack([jax.random.key(seed) for seed in seeds])
 
 

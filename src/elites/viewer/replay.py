@@ -230,7 +230,7 @@ def _actor(result: SeedResult, asked: np.ndarray) -> _Part | None:
     actor = result.actor
     if actor is None or not actor.conditioned:
         return None
-    learner, problem = actor.algorithm.learner, actor.algorithm.problem
+    learner, problem = actor.algorithm.main_td3, actor.algorithm.problem
     assert learner is not None
     # With its descriptor folded in, the actor is a policy like any other.
     wish = problem.normalise(jnp.asarray(asked)[None])

@@ -27,7 +27,7 @@ def make_learner(o=7, a=3, d=2, conditioned=True, hidden=(64, 128), **changes) -
         **{
             "actor": MLP((o + (d if conditioned else 0), *hidden, a)),
             "critic": MLP((o + a + d, *reversed(hidden), 1), output="linear"),
-            "actor_conditioned": conditioned,
+            "actor_conditioned": conditioned and d > 0,
             "critic_conditioned": d > 0,
             "actor_rate": 1e-3,
             "critic_rate": 3e-3,

@@ -1,0 +1,52 @@
+"""The gradient of a critic's value with respect to the action, for many policies at once.
+
+Needed by the PG variation, where all policies act at the same observations: the contributions of an
+observation and of a target to the first layer are computed once and shared.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from elites.core import networks
+from elites.core.networks import MLP
+
+Array = jax.Array
+
+
+def action_gradients(
+    network: MLP,
+    critic: Array,
+    observation: Array,
+    action: Array,
+    target: Array,
+    dtype: jnp.dtype | type = jnp.float32,
+) -> Array:
+    """Return dQ/da [n, N, A] of actions [n, N, A] at observations [N, O], for targets [n, D].
+
+    Equals the gradient of `td3.value`. Layers are stored and multiplied as `dtype`.
+    """
+    (kernel, bias), *hidden, (last, _) = networks.unflatten(network, critic)
+    last = last[:, 0]
+    ends = (observation.shape[-1], observation.shape[-1] + action.shape[-1])
+    of_observation, of_action, of_target = jnp.split(kernel, ends)
+    largest = jnp.finfo(dtype).max
+
+    def product(x: Array, kernel: Array) -> Array:
+        return jnp.dot(x, kernel.astype(dtype), preferred_element_type=dtype)
+
+    shared = (observation @ of_observation + bias[None])[None] + (target @ of_target)[:, None]
+    layer = shared + product(action.astype(dtype), of_action)
+    layer = jnp.clip(layer, 0.0, largest).astype(dtype)
+    on = [layer > 0]
+    for kernel, bias in hidden:
+        sums = product(layer, kernel) + bias[None, None].astype(dtype)
+        on.append(sums > 0)
+        layer = jnp.clip(sums, 0.0, largest)
+    # In units of the last layer's largest weight, so that no product overflows.
+    unit = jnp.maximum(jnp.max(jnp.abs(last)), jnp.finfo(jnp.float32).tiny)
+    error = jnp.where(on.pop(), (last / unit)[None, None].astype(dtype), 0)
+    for kernel, _ in reversed(hidden):
+        error = jnp.where(on.pop(), product(error, kernel.T), 0)
+    return unit * jnp.dot(error, of_action.T.astype(dtype), preferred_element_type=jnp.float32)

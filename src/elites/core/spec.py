@@ -1,0 +1,150 @@
+"""What an algorithm of the MAP-Elites family consists of.
+
+A `Spec` lists the variations and the learners of an algorithm. `algorithms.py` holds the published
+ones, `map_elites.py` runs them, and `State` is what a run of them is made of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from elites.core.archive import Archive
+from elites.core.hyperparameters import Hyperparameters
+from elites.core.networks import MLP
+from elites.core.novelty import Memory
+from elites.core.replay import Layout, Replay
+from elites.core.td3 import TD3, TD3State
+from elites.core.types import INITIAL, Array, Problem
+
+
+class State(NamedTuple):
+    """Complete state of a run: training can continue from it."""
+
+    archive: Archive
+    replay: Replay | None
+    learners: dict[str, TD3State]
+    memory: Memory | None  # state descriptors, for a learner that is rewarded for novelty
+    iteration: Array  # [] int32: -1 before the start is told, 0 after it
+    evaluations: Array  # [] uint32
+    env_steps: Array  # [] uint32
+    rejected: Array  # [] uint32
+
+
+class Offspring(NamedTuple):
+    """Policies made by a variation."""
+
+    policies: Array  # [n, P]
+    targets: Array  # [n, D] the descriptor that each is meant to reach, in task units
+
+
+@dataclasses.dataclass(frozen=True)
+class Variation:
+    """A source of offspring. Elites carry its name as their origin; metrics count by it."""
+
+    origin: str
+    count: int
+    make: Callable[[Spec, State, Array, int], Offspring]
+    """(spec, state, key, count) -> that many offspring, see `variation.py`"""
+    stores_target: bool = False
+    """Store its transitions as attempts at their targets instead of at what they reached."""
+
+    def offspring(self, spec: Spec, state: State, key: Array) -> Offspring:
+        """Make the offspring of an iteration, and check their number and size."""
+        made = self.make(spec, state, key, self.count)
+        expected = (self.count, spec.policy.size), (self.count, spec.problem.descriptor_size)
+        if not isinstance(made, Offspring) or (made.policies.shape, made.targets.shape) != expected:
+            found = jax.tree.map(jnp.shape, made)
+            raise ValueError(
+                f"variation '{self.origin}' must return Offspring with policies of shape "
+                f"{expected[0]} and targets of shape {expected[1]}, got {found}"
+            )
+        return made
+
+
+@dataclasses.dataclass(frozen=True)
+class Learner:
+    """An actor-critic and what it is rewarded for."""
+
+    name: str
+    td3: TD3
+    rewards_novelty: bool = False
+    """Replace the task's reward by the novelty of the state, as in QD-PG."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """Everything that tells one algorithm of this family from another."""
+
+    name: str
+    problem: Problem
+    hp: Hyperparameters
+    variations: tuple[Variation, ...]
+    learners: tuple[Learner, ...] = ()
+    """The first is the main one: its actor is kept with the run, and rolled out."""
+    actor_rollouts: int = 0
+    """Descriptors of the archive at which each iteration rolls the main actor out."""
+
+    def __post_init__(self):
+        learners = [learner.name for learner in self.learners]
+        for what, names in (("origin", self.origins), ("learner", learners)):
+            if len(set(names)) < len(names):
+                raise ValueError(f"{self.name}: the same {what} twice in {', '.join(names)}")
+        for variation in self.variations:
+            if variation.count < 1:
+                raise ValueError(
+                    f"{self.name}: variation '{variation.origin}' must make at least 1 offspring, "
+                    f"got {variation.count}; raise batch_size"
+                )
+        if self.actor_rollouts and not self.learners:
+            raise ValueError(f"{self.name}: actor_rollouts needs a learner")
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Names by the number that `Archive.origin` holds: 0 is the start, then the variations."""
+        return (INITIAL, *(variation.origin for variation in self.variations))
+
+    @property
+    def policy(self) -> MLP:
+        """Network of the archive's policies."""
+        return self.problem.policy(self.hp.policy_hidden)
+
+    @property
+    def batch(self) -> int:
+        """Offspring of an iteration."""
+        return sum(variation.count for variation in self.variations)
+
+    @property
+    def main_td3(self) -> TD3 | None:
+        """Configuration of the main learner."""
+        return self.learners[0].td3 if self.learners else None
+
+    @property
+    def rewards_novelty(self) -> bool:
+        """Whether any learner is rewarded for novelty, so that states must be remembered."""
+        return any(learner.rewards_novelty for learner in self.learners)
+
+    def td3_of(self, learner: str) -> TD3:
+        """Return the configuration of a learner by its name."""
+        found = {part.name: part.td3 for part in self.learners}
+        if learner not in found:
+            raise ValueError(f"{self.name} has no learner '{learner}'; known: {', '.join(found)}")
+        return found[learner]
+
+    @property
+    def layout(self) -> Layout:
+        """Columns of the replay buffer, with descriptors only if a critic is conditioned."""
+        problem = self.problem
+        layout = {
+            "observation": problem.observation_size, "action": problem.action_size, "reward": 1,
+            "next_observation": problem.observation_size, "done": 1, "truncation": 1,
+        }  # fmt: skip
+        if any(learner.td3.critic_conditioned for learner in self.learners):
+            layout |= {"descriptor": problem.descriptor_size, "target": problem.descriptor_size}
+        if self.rewards_novelty:
+            layout |= {"state_descriptor": problem.descriptor_size}
+        return layout
