@@ -19,20 +19,26 @@ if TYPE_CHECKING:
     from elites.core.hyperparameters import Hyperparameters
     from elites.runs.saved import load
     from elites.tasks.task import Task, TaskState
-    from elites.training import AskTell, Run, build, train
+    from elites.training import AskTell, Episode, Outside, Run, ask_tell, build, train
 
 _LAZY = {
     "AskTell": "elites.training",
+    "Episode": "elites.training",
     "Hyperparameters": "elites.core.hyperparameters",
+    "Outside": "elites.training",
     "Run": "elites.training",
     "Task": "elites.tasks.task",
     "TaskState": "elites.tasks.task",
+    "ask_tell": "elites.training",
     "build": "elites.training",
     "load": "elites.runs.saved",
     "train": "elites.training",
 }
 
-__all__ = ["AskTell", "Hyperparameters", "Run", "Task", "TaskState", "build", "load", "train"]
+__all__ = [
+    "AskTell", "Episode", "Hyperparameters", "Outside", "Run", "Task", "TaskState", "ask_tell",
+    "build", "load", "train",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

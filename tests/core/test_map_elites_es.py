@@ -36,11 +36,11 @@ class Walk:
     """
 
     def __init__(self, seed):
-        self.search = elites.AskTell(strategy(), seed=seed)
+        self.search = elites.ask_tell("point_omni", strategy(), seed=seed)
         self.rng = np.random.default_rng(seed)
         centroids = np.asarray(self.search.state.archive.centroids)
         self.places = self.rng.permutation(centroids)
-        first = self.search.ask()
+        first = self.search.ask().policies
         assert first.shape[0] == 1
         self.offspring = [first[0]]
         self.adam = Adam(RATE)
@@ -53,7 +53,7 @@ class Walk:
     def step(self):
         """One generation: the copies asked for, and the offspring against the equations."""
         explore = (self.generation // GENERATIONS) % 2 == 0
-        copies = np.float64(self.search.ask())
+        copies = np.float64(self.search.ask().policies)
         assert copies.shape[0] == 2 * PAIRS
         plus, minus = np.split(copies, 2)
         parent, noise = (plus + minus).mean(0) / 2, (plus - minus) / (2 * SIGMA)
@@ -76,7 +76,7 @@ class Walk:
         descent = -(ranks[:PAIRS] - ranks[PAIRS:]) @ noise / (2 * PAIRS * SIGMA) + L2 * parent
         expected = parent + self.adam.step(descent)
 
-        offspring = self.search.ask()
+        offspring = self.search.ask().policies
         assert offspring.shape[0] == 1
         # A step is 0.01 long in every parameter, or nearly: this is 1 in 500 of it.
         np.testing.assert_allclose(offspring[0], expected, atol=2e-5)
@@ -168,8 +168,8 @@ def test_a_failed_offspring_is_counted_and_not_archived():
 
 
 def test_on_a_stochastic_task_a_policy_is_the_mean_of_its_evaluations():
-    search = elites.AskTell(strategy("noisy_point_omni"))
-    asked = search.ask()
+    search = elites.ask_tell("noisy_point_omni", strategy("noisy_point_omni"))
+    asked = search.ask().policies
     np.testing.assert_array_equal(asked, np.tile(asked[:1], (3, 1)))
     search.tell([1.0, 2.0, 6.0], [(0.1, 0.0), (0.2, 0.3), (0.3, 0.0)])
     (elite,) = search.archive
@@ -177,7 +177,7 @@ def test_on_a_stochastic_task_a_policy_is_the_mean_of_its_evaluations():
     np.testing.assert_allclose(elite.descriptor, [0.2, 0.1], atol=1e-6)
     assert int(search.state.evaluations) == 3
 
-    spoilt = elites.AskTell(strategy("noisy_point_omni"))
+    spoilt = elites.ask_tell("noisy_point_omni", strategy("noisy_point_omni"))
     spoilt.ask()
     spoilt.tell([1.0, 2.0, NAN], np.zeros((3, 2)))  # by one failure
     assert len(spoilt.archive) == 0

@@ -1,6 +1,11 @@
 """Evaluations that happen elsewhere: `me` against a serial archive, and against training."""
 
 import functools
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -8,6 +13,8 @@ import pytest
 from scipy.spatial import cKDTree
 
 import elites
+from elites.core import networks
+from elites.core import replay as replays
 from elites.tasks.rollout import evaluate
 from small import SMALL
 
@@ -37,11 +44,11 @@ def off_line(point, a, b):
 def test_map_elites_fills_the_archive_like_a_serial_reference():
     algorithm = map_elites()
     task = elites.tasks.make("point_omni")
-    search = elites.AskTell(algorithm, seed=3)
+    search = elites.ask_tell("point_omni", algorithm, seed=3)
     tree = cKDTree(np.float64(search.state.archive.centroids))
     expected = {}
     for generation in range(5):
-        policies = search.ask()
+        policies = search.ask().policies
         assert policies.shape == (BATCH, algorithm.policy.size)
         if generation:
             parents = [np.float64(elite["policy"]) for elite in expected.values()]
@@ -80,11 +87,11 @@ def test_map_elites_fills_the_archive_like_a_serial_reference():
 
 
 def test_failed_evaluations_are_counted_and_never_archived():
-    search = elites.AskTell(map_elites())
+    search = elites.ask_tell("point_omni", map_elites())
     search.ask()
     search.tell(np.full(BATCH, NAN), np.zeros((BATCH, 2)))
     assert len(search.archive) == 0
-    search = elites.AskTell(map_elites())
+    search = elites.ask_tell("point_omni", map_elites())
     search.ask()
     search.tell(np.zeros(BATCH), np.full((BATCH, 2), 0.9))
     kept = search.archive.best()
@@ -99,7 +106,7 @@ def test_failed_evaluations_are_counted_and_never_archived():
 
 
 def test_descriptors_outside_the_bounds_are_clipped():
-    search = elites.AskTell(map_elites())
+    search = elites.ask_tell("point_omni", map_elites())
     search.ask()
     places = np.zeros((BATCH, 2))
     places[0] = 7.0, -0.5
@@ -114,10 +121,10 @@ def test_a_search_told_what_training_measures_takes_its_steps(name, quick_compil
     algorithm = elites.build("point_omni", name, **sizes)
     budget = algorithm.initial_evaluations + 3 * algorithm.evaluations_per_iteration
     trained = elites.train("point_omni", name, seeds=[5], evaluations=budget, **sizes)
-    search = elites.AskTell(algorithm, seed=5)
+    search = elites.ask_tell("point_omni", algorithm, seed=5)
     task = elites.tasks.make("point_omni")
     for _ in range(1 + 3 * len(algorithm.rounds)):
-        policies = search.ask()
+        policies = search.ask().policies
         results = evaluate(
             task, algorithm.policy, policies, jax.random.key(0), batch=algorithm.padded_batch
         )
@@ -133,14 +140,14 @@ def test_a_search_told_what_training_measures_takes_its_steps(name, quick_compil
 
 
 def test_the_order_of_calls_is_enforced():
-    search = elites.AskTell(map_elites())
-    with pytest.raises(ValueError, match="before ask"):
+    search = elites.ask_tell("point_omni", map_elites())
+    with pytest.raises(ValueError, match="call ask before tell"):
         search.tell(np.zeros(BATCH), np.zeros((BATCH, 2)))
     search.ask()
     with pytest.raises(ValueError, match="ask was called twice"):
         search.ask()
     search.tell(np.zeros(BATCH), np.zeros((BATCH, 2)))
-    with pytest.raises(ValueError, match="before ask"):
+    with pytest.raises(ValueError, match="call ask before tell"):
         search.tell(np.zeros(BATCH), np.zeros((BATCH, 2)))
 
 
@@ -155,7 +162,7 @@ def test_the_order_of_calls_is_enforced():
     ],
 )
 def test_wrong_shapes_are_refused_and_nothing_is_lost(field, fitness, descriptors, valid):
-    search = elites.AskTell(map_elites())
+    search = elites.ask_tell("point_omni", map_elites())
     search.ask()
     with pytest.raises(ValueError, match=f"^{field} must have shape"):
         search.tell(np.zeros(fitness), np.zeros(descriptors), np.ones(valid, bool))
@@ -164,13 +171,314 @@ def test_wrong_shapes_are_refused_and_nothing_is_lost(field, fitness, descriptor
     assert len(search.archive) == 1
 
 
-@pytest.mark.parametrize("name", ["pga_me", "qd_pg", "dcg_me", "dcrl_me"])
-def test_algorithms_that_learn_from_transitions_are_refused(name):
-    with pytest.raises(ValueError, match=f"^{name} learns from the transitions"):
-        elites.AskTell(elites.build("point_omni", name))
-
-
 def test_the_same_seed_asks_for_the_same_policies():
-    first, again, other = (elites.AskTell(map_elites(), seed=s).ask() for s in (1, 1, 2))
+    first, again, other = (
+        elites.ask_tell("point_omni", map_elites(), seed=s).ask().policies for s in (1, 1, 2)
+    )
     np.testing.assert_array_equal(first, again)
     assert (first != other).mean() > 0.5
+
+
+# ------------------------------------------------------------------- algorithms that learn
+
+
+def episodes_of(evaluation, rows: range) -> list[elites.Episode]:
+    """Return what training's own rollouts recorded as episodes from outside."""
+    steps = jax.tree.map(np.asarray, evaluation.transitions)
+    found = []
+    for row in rows:
+        t = int(steps.mask[:, row].sum())
+        observations = np.concatenate(
+            [steps.observation[:t, row], steps.next_observation[t - 1 : t, row]]
+        )
+        found.append(
+            elites.Episode(
+                observations,
+                steps.action[:t, row],
+                steps.reward[:t, row],
+                terminated=bool(steps.done[t - 1, row]),
+                state_descriptors=steps.state_descriptor[:t, row],
+            )
+        )
+    return found
+
+
+def answer(search, evaluate_) -> None:
+    """Tell a search what training's own rollouts would have measured for the pending request."""
+    asked = search.ask()
+    request = search._request
+    evaluation = evaluate_(request)
+    n, m = len(request.policies), len(asked.actor_targets)
+    first = 0 if len(asked.policies) else n
+    rows = range(first, first + len(asked))
+    assert len(asked) == len(asked.policies) + m
+    index = np.array(rows)
+    search.tell(
+        np.asarray(evaluation.fitness)[index],
+        np.asarray(evaluation.descriptors)[index],
+        episodes=episodes_of(evaluation, rows),
+        asked=asked,
+    )
+
+
+LEARNING = ["pga_me", "qd_pg", "dcg_me", "dcg_me_unconditioned_actor", "dcrl_me"]
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_a_learning_search_told_what_training_measures_takes_its_steps(name, quick_compiler):
+    trained = elites.train("point_omni", name, seeds=[5], evaluations=32 * 3, **SMALL)
+    algorithm = elites.build("point_omni", name, **SMALL)
+    search = elites.ask_tell("point_omni", algorithm, seed=5)
+    evaluate_ = jax.jit(algorithm.evaluate)
+    while search.iteration <= 2:
+        answer(search, evaluate_)
+    for (path, mine), theirs in zip(
+        jax.tree_util.tree_leaves_with_path(search.state),
+        jax.tree.leaves(trained.state),
+        strict=True,
+    ):
+        np.testing.assert_allclose(mine, theirs[0], rtol=1e-4, atol=1e-4, err_msg=str(path))
+    for metric, value in search.metrics.items():
+        np.testing.assert_allclose(value, trained.metrics[metric][-1, 0], rtol=1e-4, err_msg=metric)
+
+
+@pytest.mark.parametrize("name", ["me", "me_es", "qd_pg", "dcg_me"])
+@pytest.mark.parametrize("between", ["ask and tell", "tell and ask"])
+def test_a_search_continues_from_its_file_to_the_same_bits(name, between, tmp_path, quick_compiler):
+    algorithm = elites.build("point_omni", name, **SMALL)
+    evaluate_ = jax.jit(algorithm.evaluate)
+
+    def told(search) -> None:
+        request = search._request
+        evaluation = evaluate_(request)
+        asked = search.asked()
+        first = 0 if len(asked.policies) else len(request.policies)
+        rows = range(first, first + len(asked))
+        episodes = episodes_of(evaluation, rows) if algorithm.main_td3 else None
+        index = np.array(rows)
+        search.tell(
+            np.asarray(evaluation.fitness)[index],
+            np.asarray(evaluation.descriptors)[index],
+            episodes=episodes,
+        )
+
+    straight = elites.ask_tell("point_omni", algorithm, seed=2)
+    broken = elites.ask_tell("point_omni", algorithm, seed=2)
+    while straight.iteration <= 2:
+        straight.ask()
+        told(straight)
+        if between == "tell and ask":
+            broken.save(tmp_path / "search.npz")
+            broken = elites.ask_tell("point_omni", algorithm, seed=2)
+            broken.load(tmp_path / "search.npz")
+        asked = broken.ask()
+        if between == "ask and tell":
+            broken.save(tmp_path / "search.npz")
+            broken = elites.ask_tell("point_omni", algorithm, seed=2)
+            broken.load(tmp_path / "search.npz")
+            np.testing.assert_array_equal(broken.asked().policies, asked.policies)
+            assert broken.asked().number == asked.number
+        told(broken)
+    for a, b in zip(jax.tree.leaves(straight.state), jax.tree.leaves(broken.state), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert straight.metrics.keys() == broken.metrics.keys()
+    assert list(tmp_path.iterdir()) == [tmp_path / "search.npz"]
+
+
+def test_a_search_saved_in_one_process_is_told_in_another(tmp_path, quick_compiler):
+    """Asked there, told here: as if it had been one process."""
+    script = f"""
+import elites, numpy as np
+search = elites.ask_tell("point_omni", "me", seed=4, batch_size=8, cells=64, policy_hidden=(4,))
+search.ask()
+search.save({str(tmp_path / "search.npz")!r})
+"""
+    environment = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+    sizes = {"batch_size": 8, "cells": 64, "policy_hidden": (4,)}
+    here = elites.ask_tell("point_omni", "me", seed=4, **sizes)
+    other = elites.ask_tell("point_omni", "me", seed=4, **sizes)
+    here.load(tmp_path / "search.npz")
+    other.ask()
+    np.testing.assert_array_equal(here.asked().policies, other.asked().policies)
+    for search in (here, other):
+        search.tell(np.arange(8.0), np.linspace(-0.9, 0.9, 16).reshape(8, 2))
+    np.testing.assert_array_equal(here.ask().policies, other.ask().policies)
+
+
+def outside(**changes):
+    return elites.Outside(
+        **{
+            "name": "robot", "observation_size": 3, "action_size": 2, "episode_length": 4,
+            "descriptor_low": (-1.0, -1.0), "descriptor_high": (1.0, 1.0), **changes,
+        }
+    )  # fmt: skip
+
+
+def test_a_file_of_another_search_is_refused(tmp_path):
+    path = tmp_path / "search.npz"
+    search = elites.ask_tell(outside(), "me", batch_size=8, cells=16)
+    search.save(path)
+    for other, message in (
+        (elites.ask_tell(outside(), "me", batch_size=8, cells=16, seed=1), "seed is 0, not 1"),
+        (elites.ask_tell(outside(name="b"), "me", batch_size=8, cells=16), "task is 'robot'"),
+        (elites.ask_tell(outside(), "me", batch_size=8, cells=17), "archive.* is "),
+        (elites.ask_tell(outside(), "me_es", cells=16), "algorithm is 'me', not 'me_es'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            other.load(path)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(ValueError, match="not a saved search, or is damaged"):
+        search.load(path)
+
+
+def told_right(search, episodes) -> dict:
+    n = len(search.asked())
+    return {
+        "fitness": np.zeros(n), "descriptors": np.zeros((n, 2)), "episodes": episodes(n),
+    }  # fmt: skip
+
+
+def an_episode(t=3, **changes) -> elites.Episode:
+    fields = {
+        "observations": np.zeros((t + 1, 3)), "actions": np.zeros((t, 2)), "rewards": np.zeros(t),
+        "state_descriptors": np.zeros((t, 2)), **changes,
+    }  # fmt: skip
+    return elites.Episode(**fields)
+
+
+TINY = {
+    "batch_size": 6, "cells": 16, "policy_hidden": (4,), "actor_hidden": (4,),
+    "critic_hidden": (4,), "td3_batch_size": 4, "critic_steps": 2, "diversity_critic_steps": 2,
+    "pg_steps": 1, "replay_size": 100, "novelty_memory": 20,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"fitness": np.zeros(6) * 1j},
+            "fitness must be real numbers, got an array of type complex",
+        ),
+        ({"fitness": ["a"] * 6}, "fitness must be real numbers"),
+        ({"valid": np.full(6, np.nan)}, "valid must be True or False for every row"),
+        ({"valid": np.full(6, 2)}, "valid must be True or False for every row"),
+        ({"episodes": None}, "qd_pg learns from transitions: give episodes, a list of 6"),
+        ({"episodes": [an_episode()] * 5}, "episodes must have 6 entries, got 5"),
+        ({"episodes": [an_episode(5)] * 6}, "rewards must be a vector of 1 to 4 steps, got"),
+        ({"episodes": [an_episode(0)] * 6}, "rewards must be a vector of 1 to 4 steps, got"),
+        (
+            {"episodes": [an_episode(observations=np.zeros((3, 3)))] * 6},
+            r"episode 0: observations must have shape \(4, 3\) for 3 rewards, got \(3, 3\)",
+        ),
+        (
+            {"episodes": [an_episode(), an_episode(actions=np.full((3, 2), np.inf))] * 3},
+            "episode 1: actions must be finite; give None for an episode that failed",
+        ),
+        (
+            {"episodes": [an_episode(state_descriptors=None)] * 6},
+            "episode 0: qd_pg rewards novel states and needs state_descriptors",
+        ),
+    ],
+)
+def test_wrong_results_are_refused_in_a_sentence_and_nothing_is_lost(
+    changes, message, quick_compiler
+):
+    search = elites.ask_tell(outside(), "qd_pg", **TINY)
+    asked = search.ask()
+    right = told_right(search, lambda n: [an_episode()] * n)
+    with pytest.raises(ValueError, match=message):
+        search.tell(**(right | changes))
+    assert search.asked().number == asked.number
+    search.tell(**right)
+    assert len(search.archive) == 1
+
+
+def test_results_of_another_request_are_refused(quick_compiler):
+    search = elites.ask_tell(outside(), "me", **TINY)
+    first = search.ask()
+    results = {"fitness": np.zeros(6), "descriptors": np.zeros((6, 2))}
+    search.tell(**results, asked=first)
+    second = search.ask()
+    with pytest.raises(ValueError, match="results of request 0, but request 1 is waiting"):
+        search.tell(**results, asked=first)
+    search.tell(**results, asked=second)
+    with pytest.raises(ValueError, match=r"call ask before tell \(requests told so far: 2\)"):
+        search.tell(**results, asked=second)
+    with pytest.raises(AttributeError):
+        search.state = search.state
+
+
+def test_episodes_of_any_length_are_stored(quick_compiler):
+    """Lengths from 1 to the most: the replay buffer holds their steps, in order of time."""
+    search = elites.ask_tell(outside(), "qd_pg", **TINY)
+    asked = search.ask()
+    lengths = [1, 4, 2, 3, 4, 1]
+    episodes = [
+        an_episode(t, rewards=np.full(t, 10.0 * row), terminated=row % 2 == 0)
+        for row, t in enumerate(lengths)
+    ]
+    episodes[4] = None  # it failed
+    search.tell(np.zeros(len(asked)), np.zeros((len(asked), 2)), episodes=episodes)
+    replay = search.state.replay
+    stored = int(replay.size)
+    assert stored == sum(lengths) - 4
+    columns = replays.columns(search.algorithm.replay_layout, np.asarray(replay.rows)[:stored])
+    rewards, counts = np.unique(columns["reward"], return_counts=True)
+    assert dict(zip(rewards, counts, strict=True)) == {0.0: 1, 10.0: 4, 20.0: 2, 30.0: 3, 50.0: 1}
+    assert columns["done"].sum() == 2  # rows 0 and 2; row 4 failed
+    assert columns["truncation"].sum() == 3
+    assert int(search.state.env_steps) == stored
+    assert int(search.state.rejected) == 1
+
+
+def test_the_function_of_a_request_acts_as_its_policies_and_its_actor(quick_compiler):
+    search = elites.ask_tell(outside(), "dcg_me", **TINY)
+    first = search.ask()
+    assert (len(first.policies), len(first.actor_targets)) == (6, 0)
+    places = np.linspace(-0.9, 0.9, 12).reshape(6, 2)
+    search.tell(np.zeros(6), places, episodes=[an_episode()] * 6)
+    second = search.ask()
+    assert (len(second.policies), len(second.actor_targets)) == (0, 6)
+    # The untrained actor is asked for what the policies reached.
+    near = np.abs(second.actor_targets[:, None] - places[None]).max(-1).min(1)
+    assert (near < 0.01).all()
+    observations = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
+    actor = elites.training.Actor(
+        np.asarray(search.algorithm.actor(search.state)), search.algorithm
+    )
+    np.testing.assert_allclose(
+        second.act(observations), actor(observations, second.actor_targets), atol=1e-5
+    )
+    with pytest.raises(ValueError, match=r"observations must have shape \(6, 3\), got \(5, 3\)"):
+        second.act(observations[:5])
+    search.tell(np.zeros(6), places, episodes=[an_episode()] * 6)
+    assert search.iteration == 1
+    third = search.ask()
+    assert (len(third.policies), len(third.actor_targets)) == (6, 6)
+    layers = networks.unflatten(search.algorithm.policy, third.policies)
+    expected = networks.apply_each(search.algorithm.policy, layers, observations)
+    np.testing.assert_allclose(third.act(np.tile(observations, (2, 1)))[:6], expected, atol=1e-5)
+
+
+# ---------------------------------------------------------------- a simulator in another process
+
+
+@pytest.mark.parametrize(
+    ("name", "iterations", "coverage"), [("dcg_me", 6, 0.5), ("qd_pg", 6, 0.5), ("me_es", 40, 0.1)]
+)
+def test_the_example_trains_on_a_simulator_in_another_process(
+    name, iterations, coverage, tmp_path, monkeypatch, quick_compiler
+):
+    # The other process finds the example by its name, on the same path.
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "examples")
+    module = importlib.import_module("outside_simulator")
+    sizes = SMALL | {"es_samples": 16, "es_sigma": 0.1, "es_learning_rate": 0.1, "iso_sigma": 0.2}
+    found = module.search(name, iterations, save=tmp_path / "search.npz", **sizes)
+    assert found.archive.coverage >= coverage
+    again = elites.ask_tell(
+        outside(name="point", episode_length=25, deterministic=True), name, **sizes
+    )
+    again.load(tmp_path / "search.npz")
+    assert again.archive.qd_score == found.archive.qd_score

@@ -8,11 +8,14 @@
     seeds.py       an algorithm over a batch of seeds, and how its stages are compiled
     results.py     what training returns: archive, actor, metrics
     ask_tell.py    evaluations that happen elsewhere
+    episodes.py    episodes from elsewhere, as transitions to learn from
+    searches.py    a search from outside, saved and loaded
 
 A level below, `elites.build(task, name)` gives `start(key)` and `step(state, key)`.
 """
 
-from elites.training.ask_tell import AskTell
+from elites.training.ask_tell import Asked, AskTell, Outside, ask_tell
+from elites.training.episodes import Episode
 from elites.training.loop import build, iterations_for, train, train_algorithm
 from elites.training.results import Actor, Elite, Elites, Run, SeedResult, named
 from elites.training.seeds import (
@@ -27,11 +30,15 @@ from elites.training.seeds import (
 __all__ = [
     "Actor",
     "AskTell",
+    "Asked",
     "Batched",
     "Elite",
     "Elites",
+    "Episode",
+    "Outside",
     "Run",
     "SeedResult",
+    "ask_tell",
     "build",
     "devices_for",
     "iteration_keys",

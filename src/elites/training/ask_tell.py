@@ -1,7 +1,22 @@
-"""Drive an algorithm from outside: its policies are evaluated by another simulator or a robot."""
+"""Drive an algorithm from outside: another simulator or a real robot evaluates its policies.
+
+    search = elites.ask_tell(task, "dcg_me", seed=0)
+    while search.archive.coverage < 0.5:
+        asked = search.ask()
+        ...                                   # run an episode for every row of `asked`
+        search.tell(fitness, descriptors, episodes=episodes)
+        search.save("search.npz")             # between any two calls
+
+`ask` and `tell` are those of `Algorithm`, one seed at a time. The start is an exchange, too. If the
+algorithm rolls its actor out, the start takes two: the random policies first, then the untrained
+actor at the descriptors that they reached.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Generic
 
 import jax
@@ -9,119 +24,371 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from elites import tasks
+from elites.core import algorithms, catalogue
+from elites.core.evaluation import acting, actor_rows, take
+from elites.core.hyperparameters import Hyperparameters, Value
 from elites.core.td3 import Losses
-from elites.core.types import (
-    Algorithm,
-    Array,
-    Evaluation,
-    Request,
-    Round,
-    S,
-    Transitions,
-)
+from elites.core.types import Algorithm, Array, Evaluation, Problem, Request, Round, S
+from elites.tasks.rollout import problem
+from elites.tasks.task import Task
+from elites.training import searches
+from elites.training.episodes import Episode, numbers, transitions
 from elites.training.results import Elites, named
+from elites.training.searches import Saved
+
+
+@dataclasses.dataclass(frozen=True)
+class Outside:
+    """A task that is evaluated elsewhere: only its sizes and bounds are known here."""
+
+    name: str
+    observation_size: int
+    action_size: int
+    episode_length: int
+    """The most steps of an episode."""
+    descriptor_low: tuple[float, ...]
+    descriptor_high: tuple[float, ...]
+    deterministic: bool = False
+    """Whether an evaluation repeats exactly."""
+    lengthscale: float = 0.1
+    """Of the descriptor similarity, on descriptors scaled to [-1, 1]."""
+
+    def problem(self) -> Problem:
+        """Return the task as the algorithms see it."""
+        sizes = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        del sizes["episode_length"]
+        return Problem(**sizes, rollout=_evaluated_outside)
+
+
+def _evaluated_outside(*_: object) -> Evaluation:
+    raise RuntimeError("this task is evaluated outside: use ask and tell")
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Asked:
+    """What to evaluate: one episode for each policy, then one for each target of the actor."""
+
+    number: int
+    """How many requests were asked before this one."""
+    policies: np.ndarray
+    """[n, P]"""
+    actor_targets: np.ndarray
+    """[m, D] descriptors that the actor is asked for, in task units"""
+    act: Callable[[ArrayLike], np.ndarray]
+    """Observations [n + m, O] -> actions [n + m, A], in the order of the rows."""
+
+    def __len__(self) -> int:
+        """Return the number of episodes."""
+        return len(self.policies) + len(self.actor_targets)
+
+    def __repr__(self) -> str:
+        return (
+            f"<request {self.number}: {len(self.policies)} policies, "
+            f"{len(self.actor_targets)} actor rollouts>"
+        )
 
 
 class AskTell(Generic[S]):
-    """An algorithm whose policies are evaluated elsewhere.
+    """A search whose policies are evaluated elsewhere.
 
-        search = AskTell(elites.build(task, "me"), seed=0)
-        while ...:
-            policies = search.ask()                    # [n, P]
-            search.tell(fitness, descriptors)          # [n], [n, D] in task units
-
-    For algorithms that learn from results alone (`me`, `me_es`). n may differ between calls. Told
-    what training would have measured, a search takes the steps of a training with the same seed.
+    Told what training would have measured, it takes the steps of a training with the same seed.
     """
 
-    def __init__(self, algorithm: Algorithm[S], seed: int = 0):
-        if algorithm.main_td3 is not None:
-            raise ValueError(
-                f"{algorithm.name} learns from the transitions of its own rollouts and cannot be "
-                "driven by ask and tell; me and me_es can"
-            )
-        self.algorithm = algorithm
+    def __init__(self, algorithm: Algorithm[S], episode_length: int, seed: int = 0):
+        self.algorithm, self.episode_length, self.seed = algorithm, episode_length, seed
         self._key = jax.random.key(seed)
-        self._iteration = self._round = 0  # where the search is
-        self._losses: dict[str, Losses] = {}
-        self._request: Request | None = None
-        self._first, self._train = jax.jit(algorithm.first), jax.jit(algorithm.train)
+        self._centroids = algorithm.centroids()
+        self._init, self._first = jax.jit(algorithm.init), jax.jit(algorithm.first)
+        self._train = jax.jit(algorithm.train, donate_argnums=0)
         self._rounds = [
-            Round(jax.jit(ask), jax.jit(tell), evaluations)
+            Round(jax.jit(ask), jax.jit(tell, donate_argnums=0), evaluations)
             for ask, tell, evaluations in algorithm.rounds
         ]
-        self.state: S = jax.jit(algorithm.init)(self._iteration_key(), algorithm.centroids())
+        self._act = jax.jit(self._actions)
+        self._at = searches.Position()
+        self._state: S = self._init(self._iteration_key(), self._centroids)
+        self._request: Request | None = None
+        self._started: Evaluation | None = None  # the policies of the start, before its actor
+        self._losses: dict[str, Losses] = {}
         self.metrics: dict[str, np.ndarray] = {}
         """Metrics of the last complete iteration."""
 
     @property
-    def archive(self) -> Elites:
-        """The elites so far."""
-        return Elites(self.state.archive, self.algorithm)
-
-    def _iteration_key(self) -> Array:
-        return jax.random.fold_in(self._key, self._iteration)
+    def state(self) -> S:
+        """The state of the algorithm. Read only: use `save` and `load` to continue elsewhere."""
+        return self._state
 
     @property
-    def _current(self) -> Round[S]:
-        """The round to ask and tell. The start is told to the last one."""
-        return self._rounds[self._round if self._iteration else -1]
+    def archive(self) -> Elites:
+        """The elites so far."""
+        return Elites(self._state.archive, self.algorithm)
 
-    def ask(self) -> np.ndarray:
-        """Return the policies [n, P] to evaluate."""
+    @property
+    def iteration(self) -> int:
+        """The iteration in progress. 0 is the start."""
+        return self._at.iteration
+
+    def _iteration_key(self) -> Array:
+        return jax.random.fold_in(self._key, self._at.iteration)
+
+    # ----------------------------------------------------------------------------------------- ask
+
+    def ask(self) -> Asked:
+        """Return what to evaluate next."""
         if self._request is not None:
-            raise ValueError("ask was called twice: tell the results of the first batch first")
+            raise ValueError("ask was called twice: tell the results of the first request first")
         key = self._iteration_key()
-        if self._iteration == 0:
-            request = self._first(self.state, key)
+        if self._at.iteration == 0:
+            self._request = self._first(self._seen_state(), key)
         else:
-            if self._round == 0:
-                self.state, self._losses = self._train(self.state, key)
-            request = self._current.ask(self.state, key)
-        self._request = request
-        return np.asarray(request.policies[: self._current.evaluations])
+            if self._at.round == 0:
+                self._state, self._losses = self._train(self._state, key)
+            self._request = self._rounds[self._at.round].ask(self._state, key)
+        return self.asked()
+
+    def asked(self) -> Asked:
+        """Return the request that waits for its results, for instance after `load`."""
+        part = self._part(self._pending())
+        n, m = self._rows()
+
+        def act(observations: ArrayLike) -> np.ndarray:
+            seen = numbers(observations, "observations")
+            expected = (n + m, self.algorithm.problem.observation_size)
+            if seen.shape != expected:
+                raise ValueError(f"observations must have shape {expected}, got {seen.shape}")
+            return np.asarray(self._act(part, seen))
+
+        targets = np.asarray(part.actor_targets)[:m]
+        return Asked(self._at.asked, np.asarray(part.policies), targets, act)
+
+    def _pending(self) -> Request:
+        if self._request is None:
+            raise ValueError(
+                f"no request is waiting for results: call ask before tell (requests told so far: "
+                f"{self._at.asked})"
+            )
+        return self._request
+
+    def _rows(self) -> tuple[int, int]:
+        """Return how many policies and how many actor rollouts the pending request counts."""
+        round_ = self._rounds[-1 if self._at.iteration == 0 else self._at.round]
+        algorithm = self.algorithm
+        m = actor_rows(algorithm.problem, algorithm.main_td3, algorithm.actor_rollouts)
+        if self._at.iteration == 0 and algorithm.actor_rollouts:
+            return (round_.evaluations, 0) if self._at.round == 0 else (0, m)
+        return round_.evaluations, m
+
+    def _part(self, request: Request) -> Request:
+        """Return the request reduced to the rows that are to be evaluated now."""
+        n, m = self._rows()
+        targets = request.actor_targets if m else request.actor_targets[:0]
+        return request._replace(policies=request.policies[:n], actor_targets=targets)
+
+    def _actions(self, request: Request, observations: Array) -> Array:
+        algorithm = self.algorithm
+        act = acting(
+            algorithm.problem, algorithm.policy, algorithm.main_td3, request, len(observations)
+        )
+        return act(observations)
+
+    def _seen_state(self) -> S:
+        """Return the state from which the start draws the actor's targets."""
+        if self._at.round == 0 or self._started is None:
+            return self._state
+        key = self._iteration_key()
+        blank = self._init(key, self._centroids)
+        return self._rounds[-1].tell(blank, self._first(blank, key), self._started)[0]
+
+    # ---------------------------------------------------------------------------------------- tell
 
     def tell(
-        self, fitness: ArrayLike, descriptors: ArrayLike, valid: ArrayLike | None = None
+        self,
+        fitness: ArrayLike,
+        descriptors: ArrayLike,
+        valid: ArrayLike | None = None,
+        episodes: Sequence[Episode | None] | None = None,
+        asked: Asked | None = None,
     ) -> None:
-        """Report the results of the last `ask`, in its order.
+        """Report the results of the last `ask`, in the order of its rows.
 
-        Mark an evaluation that failed by NaN, or by False in `valid`.
+        `fitness` [rows] and `descriptors` [rows, D] in task units are needed by all algorithms,
+        `episodes` by those that learn from transitions. Mark an evaluation that failed by NaN, by
+        False in `valid`, or by None in `episodes`. With `asked`, results of another request than
+        the pending one are refused.
         """
-        if self._request is None:
-            raise ValueError("tell was called before ask")
-        n = self._current.evaluations
-        evaluation = self._evaluation(n, fitness, descriptors, valid)
-        # Rows beyond the evaluations that count only pad the batch.
-        rows = jnp.minimum(jnp.arange(len(self._request.policies)), n - 1)
-        evaluation = evaluation._replace(**{name: getattr(evaluation, name)[rows]
-            for name in ("fitness", "descriptors", "valid", "steps")})  # fmt: skip
-        self.state, metrics = self._current.tell(self.state, self._request, evaluation)
-        self._request = None
-        starting = self._iteration == 0
-        self._round += 1
-        if starting or self._round == len(self._rounds):
-            self._iteration, self._round = self._iteration + 1, 0
+        request = self._pending()
+        if asked is not None and asked.number != self._at.asked:
+            raise ValueError(
+                f"these are results of request {asked.number}, but request {self._at.asked} is "
+                "waiting for its results"
+            )
+        results = self._checked(fitness, descriptors, valid, episodes)
+        starting = self._at.iteration == 0
+        if starting and self.algorithm.actor_rollouts and self._at.round == 0:
+            self._started = self._with_actor_rows(results)
+            self._advance(rounds=2)
+            return
+        if starting and self._started is not None:
+            evaluation = _joined(self._started, results, len(request.policies))
+        else:
+            evaluation = _padded(results, request, self._rows()[0])
+        round_ = self._rounds[-1 if starting else self._at.round]
+        self._state, metrics = round_.tell(self._state, request, evaluation)
+        self._started = None
         if metrics is not None and not starting:
             self.metrics = named(metrics.with_losses(self._losses))
+        self._advance(rounds=self._at.round + 1 if starting else len(self._rounds))
 
-    def _evaluation(
-        self, n: int, fitness: ArrayLike, descriptors: ArrayLike, valid: ArrayLike | None
+    def _advance(self, rounds: int) -> None:
+        """Go on to the next round, or to the next iteration after that many rounds."""
+        self._request = None
+        self._at = self._at.next(rounds)
+
+    def _checked(
+        self,
+        fitness: ArrayLike,
+        descriptors: ArrayLike,
+        valid: ArrayLike | None,
+        episodes: Sequence[Episode | None] | None,
     ) -> Evaluation:
-        """Check results from outside and clip descriptors to the bounds."""
-        problem = self.algorithm.problem
+        """Check results from outside, and clip descriptors to the bounds."""
+        on, rows = self.algorithm.problem, sum(self._rows())
         given = {
-            "fitness": jnp.asarray(fitness, jnp.float32),
-            "descriptors": jnp.asarray(descriptors, jnp.float32),
-            "valid": jnp.ones(n, bool) if valid is None else jnp.asarray(valid, bool),
+            "fitness": numbers(fitness, "fitness"),
+            "descriptors": numbers(descriptors, "descriptors"),
+            "valid": np.ones(rows, bool) if valid is None else _flags(valid),
         }
-        expected = {"fitness": (n,), "descriptors": (n, problem.descriptor_size), "valid": (n,)}
+        expected = {
+            "fitness": (rows,), "descriptors": (rows, on.descriptor_size), "valid": (rows,),
+        }  # fmt: skip
         for name, shape in expected.items():
             if given[name].shape != shape:
                 raise ValueError(f"{name} must have shape {shape}, got {given[name].shape}")
-        low, high = (jnp.array(b)[None] for b in (problem.descriptor_low, problem.descriptor_high))
-        # An infinite descriptor is a failure, not a place beyond the bounds.
         places = given["descriptors"]
-        places = jnp.where(jnp.isfinite(places), jnp.clip(places, low, high), jnp.nan)
-        nothing = Transitions(*(jnp.zeros((0, n)) for _ in Transitions._fields))
-        return Evaluation(given["fitness"], places, given["valid"], jnp.zeros(n, int), nothing)
+        # An infinite descriptor is a failure, not a place beyond the bounds.
+        known = np.isfinite(places)
+        places = np.where(known, np.clip(places, on.descriptor_low, on.descriptor_high), np.nan)
+        succeeded = given["valid"] & np.isfinite(given["fitness"]) & known.all(1)
+        if episodes is None and self.algorithm.main_td3 is not None:
+            raise ValueError(
+                f"{self.algorithm.name} learns from transitions: give episodes, a list of {rows}"
+            )
+        if episodes is not None and len(episodes) != rows:
+            raise ValueError(f"episodes must have {rows} entries, got {len(episodes)}")
+        given_episodes = [None] * rows if episodes is None else list(episodes)
+        if episodes is not None:
+            succeeded &= np.array([episode is not None for episode in given_episodes])
+        length = self.episode_length if self.algorithm.main_td3 is not None else 0
+        steps = transitions(given_episodes, succeeded, on, length)
+        self._refuse_missing_descriptors(given_episodes)
+        return Evaluation(
+            jnp.asarray(given["fitness"]), jnp.asarray(places, jnp.float32),
+            jnp.asarray(succeeded), jnp.sum(steps.mask, axis=0).astype(jnp.int32), steps,
+        )  # fmt: skip
+
+    def _refuse_missing_descriptors(self, episodes: Sequence[Episode | None]) -> None:
+        layout = self.algorithm.replay_layout
+        if layout is None or "state_descriptor" not in layout:
+            return
+        for row, episode in enumerate(episodes):
+            if episode is not None and episode.state_descriptors is None:
+                raise ValueError(
+                    f"episode {row}: {self.algorithm.name} rewards novel states and needs "
+                    "state_descriptors"
+                )
+
+    def _with_actor_rows(self, results: Evaluation) -> Evaluation:
+        """Return the policies' results with failed actor rollouts beside them."""
+        algorithm = self.algorithm
+        m = actor_rows(algorithm.problem, algorithm.main_td3, algorithm.actor_rollouts)
+
+        def extended(array: Array, axis: int = 0) -> Array:
+            shape = (*array.shape[:axis], m, *array.shape[axis + 1 :])
+            return jnp.concatenate([array, jnp.zeros(shape, array.dtype)], axis)
+
+        return Evaluation(
+            extended(results.fitness),
+            extended(results.descriptors),
+            extended(results.valid),
+            extended(results.steps),
+            jax.tree.map(lambda a: extended(a, axis=1), results.transitions),
+        )
+
+    # ------------------------------------------------------------------------------- save and load
+
+    def save(self, path: str | Path) -> None:
+        """Write the search to a file, at any time between two calls. Replaces it as a whole."""
+        saved = Saved(
+            self._at, self._state, self._request, self._started, self._losses, self.metrics
+        )
+        searches.save(Path(path), self._facts(), saved)
+
+    def load(self, path: str | Path) -> None:
+        """Continue a search that `save` wrote, with the same task, algorithm and seed."""
+        shapes = jax.eval_shape(self.algorithm.init, self._key, self._centroids)
+        saved = searches.load(Path(path), self._facts(), shapes)
+        self._at, self._state, self._request = saved.position, saved.state, saved.request
+        self._started, self._losses, self.metrics = saved.started, saved.losses, saved.metrics
+
+    def _facts(self) -> dict[str, str | int]:
+        """Return what must agree between the search that was saved and the one that loads it."""
+        return {
+            "algorithm": self.algorithm.name,
+            "task": self.algorithm.problem.name,
+            "seed": self.seed,
+            "episode_length": self.episode_length,
+        }
+
+
+def ask_tell(
+    task: str | Task | Outside,
+    algorithm: str | Algorithm = "dcg_me",
+    *,
+    seed: int = 0,
+    **hyperparameters: Value,
+) -> AskTell:
+    """Start a search whose policies are evaluated elsewhere.
+
+    `task` gives sizes and bounds: a name, a `Task`, or an `Outside` record of your own robot.
+    Everything else is a field of `Hyperparameters`.
+    """
+    if isinstance(task, str):
+        task = tasks.make(task)
+    on = task.problem() if isinstance(task, Outside) else problem(task)
+    if isinstance(algorithm, str):
+        algorithm = algorithms.make(
+            catalogue.check(algorithm), on, Hyperparameters.of(hyperparameters)
+        )
+    elif hyperparameters:
+        raise ValueError("an algorithm that is built already takes no hyperparameters")
+    return AskTell(algorithm, task.episode_length, seed)
+
+
+def _flags(valid: ArrayLike) -> np.ndarray:
+    """Return validity as booleans, or raise a ValueError for anything but True and False."""
+    array = np.asarray(valid)
+    if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+        raise ValueError("valid must be True or False for every row")
+    return array.astype(bool)
+
+
+def _padded(results: Evaluation, request: Request, n: int) -> Evaluation:
+    """Return results for all rows of a request: those beyond the first n only pad the batch."""
+    policies = jnp.minimum(jnp.arange(len(request.policies)), n - 1)
+    actors = jnp.arange(n, len(results.fitness))
+    return take(results, jnp.concatenate([policies, actors]))
+
+
+def _joined(started: Evaluation, results: Evaluation, n: int) -> Evaluation:
+    """Return the results of the first n policies, then those of the actor rollouts."""
+    policies = take(started, jnp.arange(n))
+    return Evaluation(
+        jnp.concatenate([policies.fitness, results.fitness]),
+        jnp.concatenate([policies.descriptors, results.descriptors]),
+        jnp.concatenate([policies.valid, results.valid]),
+        jnp.concatenate([policies.steps, results.steps]),
+        jax.tree.map(
+            lambda a, b: jnp.concatenate([a, b], axis=1), policies.transitions, results.transitions
+        ),
+    )

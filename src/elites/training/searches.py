@@ -1,0 +1,169 @@
+"""Save a search that is driven from outside, and load it, in the middle of an exchange too.
+
+A search is one `.npz` file: arrays by name, and an entry `search` with facts in JSON. Nothing in it
+is executed when it is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Generic
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from elites.core.td3 import Losses
+from elites.core.types import Array, Evaluation, Request, S, Transitions
+
+FORMAT = 1
+Facts = Mapping[str, str | int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Position:
+    """How far a search is."""
+
+    iteration: int = 0
+    """0 is the start."""
+    round: int = 0
+    asked: int = 0
+    """Requests that were told."""
+
+    def next(self, rounds: int) -> Position:
+        """Return the position after a request is told, in an iteration of that many rounds."""
+        if self.round + 1 < rounds:
+            return Position(self.iteration, self.round + 1, self.asked + 1)
+        return Position(self.iteration + 1, 0, self.asked + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Saved(Generic[S]):
+    """Everything that a search needs to continue."""
+
+    position: Position
+    state: S
+    request: Request | None
+    """The request that waits for its results."""
+    started: Evaluation | None
+    """Results of the first policies, while the start waits for its actor rollouts."""
+    losses: dict[str, Losses]
+    metrics: dict[str, np.ndarray]
+
+
+def save(path: Path, facts: Facts, saved: Saved[S]) -> None:
+    """Write a search to a file, which is replaced as a whole or not at all."""
+    entries: dict[str, Any] = {
+        **_named("state", saved.state),
+        **_named("request", saved.request),
+        **_named("started", saved.started),
+        **_named("losses", saved.losses),
+        **{f"metrics/{name}": np.asarray(value) for name, value in saved.metrics.items()},
+    }
+    information = {"format": FORMAT, **facts, "position": dataclasses.asdict(saved.position)}
+    entries["search"] = np.array(json.dumps(information))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "xb") as file:
+            np.savez(file, **entries)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: Path, facts: Facts, shapes: S) -> Saved[S]:
+    """Read a search that has these facts, and a state of these shapes."""
+    try:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        information = json.loads(str(arrays.pop("search")))
+        position = Position(**information["position"])
+    except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is not a saved search, or is damaged: {error}") from None
+    if information.get("format") != FORMAT:
+        raise ValueError(f"{path} has format {information.get('format')}; this is {FORMAT}")
+    for name, value in facts.items():
+        if information.get(name) != value:
+            raise ValueError(
+                f"{path} was saved by another search: {name} is {information.get(name)!r}, "
+                f"not {value!r}"
+            )
+    return Saved(
+        position,
+        _state(path, shapes, arrays),
+        _request(arrays),
+        _evaluation(arrays),
+        _losses(arrays),
+        {name.removeprefix("metrics/"): arrays[name] for name in _those_of("metrics", arrays)},
+    )
+
+
+def _named(prefix: str, tree: object) -> dict[str, np.ndarray]:
+    """Return the arrays of a tree by name. Random keys are stored as their numbers."""
+    found = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        found[f"{prefix}/{name}"] = np.asarray(leaf)
+    return found
+
+
+def _those_of(prefix: str, arrays: Mapping[str, np.ndarray]) -> list[str]:
+    return [name for name in arrays if name.startswith(f"{prefix}/")]
+
+
+def _state(path: Path, shapes: S, arrays: Mapping[str, np.ndarray]) -> S:
+    """Rebuild a state, checking every array against its shape and type."""
+    leaves = []
+    for place, shape in jax.tree_util.tree_leaves_with_path(shapes):
+        name = "state/" + jax.tree_util.keystr(place, simple=True, separator=".")
+        array = arrays.get(name)
+        found = None if array is None else (array.shape, array.dtype)
+        if array is None or found != (shape.shape, shape.dtype):
+            raise ValueError(
+                f"{path} was saved by another search: {name} is {found}, "
+                f"not {(shape.shape, shape.dtype)}"
+            )
+        leaves.append(jnp.asarray(array))
+    return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
+
+
+def _request(arrays: Mapping[str, np.ndarray]) -> Request | None:
+    names = _those_of("request", arrays)
+    if not names:
+        return None
+    fields = {name.removeprefix("request/"): jnp.asarray(arrays[name]) for name in names}
+    fields["key"] = jax.random.wrap_key_data(fields["key"])
+    return Request(**{"actor": None, **fields})
+
+
+def _evaluation(arrays: Mapping[str, np.ndarray]) -> Evaluation | None:
+    names = _those_of("started", arrays)
+    if not names:
+        return None
+    fields: dict[str, Array] = {
+        name.removeprefix("started/"): jnp.asarray(arrays[name]) for name in names
+    }
+    steps = {name: fields.pop(f"transitions.{name}") for name in Transitions._fields}
+    return Evaluation(**fields, transitions=Transitions(**steps))
+
+
+def _losses(arrays: Mapping[str, np.ndarray]) -> dict[str, Losses]:
+    names = {
+        name.removeprefix("losses/").rpartition(".")[0] for name in _those_of("losses", arrays)
+    }
+    return {
+        name: Losses(
+            jnp.asarray(arrays[f"losses/{name}.critic"]),
+            jnp.asarray(arrays[f"losses/{name}.actor"]),
+        )
+        for name in sorted(names)
+    }
