@@ -16,6 +16,7 @@ import hashlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -26,7 +27,10 @@ from elites.core.algorithms import ALGORITHMS
 from elites.core.types import SearchState
 from elites.runs.config import preset
 
-SIZES = vars(preset("smoke", "point_omni").hp) | {"es_samples": 64, "es_generations": 2}
+SIZES: dict[str, Any] = vars(preset("smoke", "point_omni").hp) | {
+    "es_samples": 64,
+    "es_generations": 2,
+}
 ROBOTS = ("ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni", "arm_reach")
 CASES = [
     *((task, name) for task in ("point_omni", "noisy_point_omni") for name in ALGORITHMS),

@@ -31,6 +31,15 @@ def test_load_gives_archive_actor_and_metrics(conditioned):
         elites.load(conditioned, iteration=3)
 
 
+def test_the_actor_of_qd_pg_is_that_of_quality(tmp_path):
+    """Of its two learners, quality is the main one."""
+    run = tmp_path / "run"
+    succeed("train", "point_omni", "qd_pg", "--preset", "smoke", "--no-figures", "--output", run)
+    stored = arrays(newest(run))
+    np.testing.assert_array_equal(elites.load(run).actors, stored["learners.quality.actor"])
+    assert (stored["learners.quality.actor"] != stored["learners.diversity.actor"]).any()
+
+
 def test_evaluate_finds_what_training_found(conditioned, tmp_path):
     """In another process, from files: the same bits, and the numbers of the last iteration."""
     run = shutil.copytree(conditioned, tmp_path / "run", symlinks=True)

@@ -111,7 +111,9 @@ def test_transitions_are_those_of_the_steps_taken(kind):
         )
         np.testing.assert_allclose(t.action[:taken, i, 0], actions)
         np.testing.assert_allclose(t.reward[:taken, i], rewards)
-        np.testing.assert_allclose(t.state_descriptor[:taken, i, 0], time / 10, rtol=1e-6)
+        # Within the bounds, like the descriptor of an episode.
+        clipped = np.minimum(time / 10, 0.45)
+        np.testing.assert_allclose(t.state_descriptor[:taken, i, 0], clipped, rtol=1e-6)
         assert t.state_descriptor.shape == (LENGTH, len(LIFETIMES), 1)
 
 

@@ -289,3 +289,30 @@ def test_a_shorter_task_is_the_same_task_with_another_limit():
     assert shorter.step is task.step
     assert hash(shorter) != hash(task)
     assert dataclasses.replace(task, episode_length=1000) == task
+
+
+def test_bounds_that_are_equal_in_32_bits_are_refused():
+    task = tasks.make("point_omni")
+    with pytest.raises(ValueError, match="dimension 0 needs finite bounds with low < high in 32"):
+        dataclasses.replace(task, descriptor_low=(1e9, -1.0), descriptor_high=(1e9 + 1, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("descriptor", np.zeros(1), r"descriptor of a state must have shape \(2,\), got \(1,\)"),
+        ("descriptor", np.zeros(3), r"descriptor of a state must have shape \(2,\), got \(3,\)"),
+        ("observation", np.zeros(2), r"observation of a state must have shape \(3,\), got"),
+        ("reward", np.zeros(1), r"reward of a state must have shape \(\), got \(1,\)"),
+    ],
+)
+def test_states_of_another_shape_than_declared_are_refused(field, value, message):
+    task = tasks.make("point_omni")
+
+    def reset(key):
+        return task.reset(key)._replace(**{field: jax.numpy.asarray(value)})
+
+    wrong = dataclasses.replace(task, reset=reset)
+    keys = jax.random.split(jax.random.key(0), 4)
+    with pytest.raises(ValueError, match=f"task 'point_omni': {message}"):
+        rollout.rollout(wrong, lambda observation: np.zeros((4, 2)), keys)

@@ -11,7 +11,7 @@ import pytest
 
 import elites
 import quick
-from elites.core import variation
+from elites.core import map_elites, variation
 from elites.core.spec import Spec, Variation
 from small import SMALL
 
@@ -86,3 +86,40 @@ def test_nothing_is_lost_on_the_way_to_names():
         variations = tuple(Variation(origin, 4, variation.ga) for origin in origins)
         with pytest.raises(ValueError, match="the same origin twice"):
             Spec("twice", algorithm.problem, elites.Hyperparameters(), variations)
+
+
+def test_hyperparameters_are_given_as_a_record_or_by_name():
+    record = elites.Hyperparameters(**SMALL)
+    for built in (
+        elites.build("point_omni", "me", hp=record),
+        elites.build("point_omni", "me", hp=record, cells=17),
+        elites.build("point_omni", "me", **SMALL),
+    ):
+        assert built.batch == SMALL["batch_size"]
+    assert elites.build("point_omni", "me", hp=record, cells=17).cells == 17
+
+
+def test_an_algorithm_is_given_as_a_function():
+    def own(problem, hp):
+        variations = (Variation("mutation", hp.batch_size, variation.ga),)
+        return map_elites.algorithm(Spec("own", problem, hp, variations))
+
+    run = elites.train("point_omni", own, evaluations=32 * 2, **SMALL)
+    assert run.algorithm.name == "own"
+    assert run.metrics["added.mutation"].shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        ([0, 0], r"seeds must be different from each other, got \[0, 0\]"),
+        ([2**32], "a seed must be between 0 and 2\\*\\*32 - 1, got 4294967296"),
+        ([-1], "a seed must be between 0"),
+        ([], "seeds must be at least 1"),
+        (0, "seeds must be at least 1"),
+        ([0.5], "seeds must be a whole number, got 0.5"),
+    ],
+)
+def test_seeds_that_are_none_or_not_different_are_refused(seeds, message):
+    with pytest.raises(ValueError, match=message):
+        elites.train("point_omni", "me", seeds=seeds, evaluations=32 * 2, **SMALL)

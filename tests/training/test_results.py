@@ -78,3 +78,29 @@ def test_reevaluation_measures_archive_and_actor(run):
     np.testing.assert_allclose(
         again.actor_qd_score, np.nansum(again.actor_fitness, axis=1), rtol=1e-5
     )
+
+
+@pytest.mark.parametrize("name", ["me", "me_es", "dcg_me"])
+def test_a_rollout_of_an_elite_repeats_what_the_archive_says(name):
+    found = elites.train("walker_uni", name, seeds=(1, 2), evaluations=66, **SMALL)
+    for elite in (found.archive.best(), found.seed(0).archive[0], found.seed(1).archive[-1]):
+        again = found.rollout(elite)
+        assert again.valid
+        assert again.fitness == elite.fitness
+        np.testing.assert_array_equal(again.descriptor, elite.descriptor)
+        assert 1 <= again.steps <= 1000
+
+
+def test_an_elite_refuses_an_observation_of_another_size(run):
+    with pytest.raises(ValueError, match=r"observation must have 3 entries, got shape \(2,\)"):
+        run.archive.best()(np.zeros(2))
+
+
+def test_a_run_says_what_it_is(run):
+    text = str(run)
+    assert "dcg_me on point_omni, seeds 5, 6" in text
+    assert "elites in 32 cells" in text
+    assert "3 iterations, 128 evaluations" in text
+    assert "actor: takes a descriptor" in text
+    assert len(text) < 400
+    assert len(repr(run)) < 400

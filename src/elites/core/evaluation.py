@@ -1,8 +1,12 @@
 """Run the episodes that a request asks for: its policies and its actor, in one padded batch.
 
-rows    0 ... n    the policies
-n ... -m   padding
--m ...      the actor rollouts
+The batch has these rows:
+
+    [0, n)              the policies
+    [n, size - m)       padding: copies of the first policy
+    [size - m, size)    the actor rollouts
+
+What is returned leaves the padding out.
 """
 
 from __future__ import annotations

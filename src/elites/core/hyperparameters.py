@@ -114,6 +114,8 @@ def _check_field(name: str, value: Any) -> None:
     if name.endswith("_hidden"):
         if not isinstance(value, tuple) or any(not _whole(v) or v < 1 for v in value):
             raise ValueError(f"{name} must be a tuple of sizes of at least 1, got {value!r}")
+        if name == "critic_hidden" and not value:
+            raise ValueError("critic_hidden must have at least one layer, got ()")
     elif isinstance(Hyperparameters.__dataclass_fields__[name].default, int):
         if not _whole(value) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")

@@ -1,7 +1,7 @@
 """The iteration that every algorithm but MAP-Elites-ES shares (the paper's algorithm 3).
 
     train       each learner takes its gradient steps on minibatches of the replay buffer
-    ask         each variation makes its offspring; the actor gets descriptors to be rolled out at
+    ask         each variation makes its offspring; descriptors for the actor rollouts are drawn
     evaluate    offspring and actor run their episodes together (`evaluation.py`)
     tell        offspring compete for their cells; transitions enter the replay buffer
 
@@ -43,6 +43,7 @@ def algorithm(spec: Spec) -> Algorithm[State]:
         padded_batch=padded_size(robots),
         main_td3=main_td3,
         replay_layout=spec.layout if spec.learners else None,
+        configuration=str(spec.hp),
         init=bind(init, spec),
         first=bind(first, spec),
         train=bind(train, spec),

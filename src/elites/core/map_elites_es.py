@@ -89,7 +89,7 @@ def algorithm(spec: Spec) -> Algorithm[State]:
     return Algorithm(
         name="me_es", problem=spec.problem, policy=spec.policy, cells=spec.hp.cells,
         origins=ORIGINS, offspring={"explore or exploit": 1}, batch=spec.batch, actor_rollouts=0,
-        padded_batch=spec.batch, main_td3=None, replay_layout=None,
+        padded_batch=spec.batch, main_td3=None, replay_layout=None, configuration=str(spec.hp),
         init=bind(init, spec), first=bind(first, spec), train=bind(choose_parent, spec),
         rounds=(
             Round(bind(ask_copies, spec), bind(tell_copies, spec), spec.hp.es_samples),

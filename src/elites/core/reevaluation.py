@@ -88,10 +88,12 @@ def score(archive: Archive, elites: Results, actor: Results | None) -> Reevaluat
 
 
 def _score(archive: Archive, results: Results) -> tuple[Array, Array, Array, Array]:
+    """Return fitness, descriptors, QD-score and mean descriptor error, of the known results."""
     # Empty cells hold no policy, and a diverged rollout reached nothing.
     known = archives.filled(archive) & results.valid
     fitness = jnp.where(known, results.fitness, jnp.nan)
     descriptors = jnp.where(known[:, None], results.descriptors, jnp.nan)
     distance = jnp.sqrt(jnp.sum(jnp.square(descriptors - archive.descriptors), -1))
-    count = jnp.maximum(jnp.isfinite(fitness).sum(), 1)
-    return fitness, descriptors, jnp.nansum(fitness), jnp.nansum(distance) / count
+    # Without any result this is 0 / 0: an actor that always fails has no error, not a perfect one.
+    error = jnp.nansum(distance) / jnp.isfinite(fitness).sum()
+    return fitness, descriptors, jnp.nansum(fitness), error

@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from elites.core.archive import Archive
@@ -57,8 +56,8 @@ class Variation:
         """Make the offspring of an iteration, and check their number and size."""
         made = self.make(spec, state, key, self.count)
         expected = (self.count, spec.policy.size), (self.count, spec.problem.descriptor_size)
-        if not isinstance(made, Offspring) or (made.policies.shape, made.targets.shape) != expected:
-            found = jax.tree.map(jnp.shape, made)
+        found = tuple(map(jnp.shape, made)) if isinstance(made, Offspring) else type(made).__name__
+        if found != expected:
             raise ValueError(
                 f"variation '{self.origin}' must return Offspring with policies of shape "
                 f"{expected[0]} and targets of shape {expected[1]}, got {found}"
@@ -78,7 +77,7 @@ class Learner:
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """Everything that tells one algorithm of this family from another."""
+    """What distinguishes the algorithms of this family."""
 
     name: str
     problem: Problem
@@ -90,6 +89,8 @@ class Spec:
     """Descriptors of the archive at which each iteration rolls the main actor out."""
 
     def __post_init__(self):
+        if not self.variations:
+            raise ValueError(f"{self.name}: there must be at least one variation")
         learners = [learner.name for learner in self.learners]
         for what, names in (("origin", self.origins), ("learner", learners)):
             if len(set(names)) < len(names):
@@ -100,6 +101,11 @@ class Spec:
                     f"{self.name}: variation '{variation.origin}' must make at least 1 offspring, "
                     f"got {variation.count}; raise batch_size"
                 )
+        if not isinstance(self.actor_rollouts, int) or self.actor_rollouts < 0:
+            raise ValueError(
+                f"{self.name}: actor_rollouts must be a whole number of at least 0, got "
+                f"{self.actor_rollouts!r}"
+            )
         if self.actor_rollouts and not self.learners:
             raise ValueError(f"{self.name}: actor_rollouts needs a learner")
 
@@ -115,7 +121,7 @@ class Spec:
 
     @property
     def batch(self) -> int:
-        """Offspring of an iteration."""
+        """Offspring of an iteration: the sum of the counts, whatever `hp.batch_size` says."""
         return sum(variation.count for variation in self.variations)
 
     @property
@@ -132,12 +138,16 @@ class Spec:
         """Return the configuration of a learner by its name."""
         found = {part.name: part.td3 for part in self.learners}
         if learner not in found:
-            raise ValueError(f"{self.name} has no learner '{learner}'; known: {', '.join(found)}")
+            known = ", ".join(found) or "none"
+            raise ValueError(f"{self.name} has no learner '{learner}'; known: {known}")
         return found[learner]
 
     @property
     def layout(self) -> Layout:
-        """Columns of the replay buffer, with descriptors only if a critic is conditioned."""
+        """Columns of the replay buffer, with descriptors only if a critic is conditioned.
+
+        Descriptors and targets are scaled to [-1, 1]. State descriptors are in task units.
+        """
         problem = self.problem
         layout = {
             "observation": problem.observation_size, "action": problem.action_size, "reward": 1,

@@ -1,4 +1,4 @@
-"""The records that cross module borders, and the two loops that every algorithm shares.
+"""The records shared between modules, and the two loops that every algorithm runs.
 
 An algorithm asks for policies to be evaluated and is told what they did. It does not care who
 evaluates them.
@@ -13,11 +13,13 @@ A `Problem` is what an algorithm knows of a task: sizes, bounds, and a function 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from elites.core import archive as archives
 from elites.core import networks
@@ -74,6 +76,13 @@ class Problem:
     rollout: Callable[[Act, Array], Evaluation]
     """(act, keys [n]) -> n episodes"""
 
+    def __post_init__(self):
+        for field in ("observation_size", "action_size"):
+            value = getattr(self, field)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"task '{self.name}': {field} must be at least 1, got {value!r}")
+        check_bounds(self.name, self.descriptor_low, self.descriptor_high)
+
     @property
     def descriptor_size(self) -> int:
         """Dimensions of the descriptor space."""
@@ -95,6 +104,22 @@ class Problem:
         low = jnp.array(self.descriptor_low).reshape(shape)
         high = jnp.array(self.descriptor_high).reshape(shape)
         return 2.0 * (descriptors - low) / (high - low) - 1.0
+
+
+def check_bounds(name: str, low: tuple[float, ...], high: tuple[float, ...]) -> None:
+    """Raise a ValueError if the bounds of a task's descriptors are not a box."""
+    if not low or len(low) != len(high):
+        raise ValueError(
+            f"task '{name}': descriptor_low has {len(low)} entries and descriptor_high "
+            f"{len(high)}; both need one for each descriptor dimension"
+        )
+    for i, (a, b) in enumerate(zip(low, high, strict=True)):
+        # Compared as they are computed with: in 32 bits, large bounds can be equal.
+        if not (math.isfinite(a) and math.isfinite(b) and np.float32(a) < np.float32(b)):
+            raise ValueError(
+                f"task '{name}': descriptor dimension {i} needs finite bounds with low < high in "
+                f"32 bits, got {a!r} and {b!r}"
+            )
 
 
 def padded_size(batch: int) -> int:
@@ -147,7 +172,11 @@ class Metrics(NamedTuple):
             **archives.summary(state.archive)._asdict(),
             evaluations=state.evaluations,
             env_steps=state.env_steps,
-            added={name: jnp.sum(added & (origins == i)) for i, name in enumerate(names) if i},
+            added={
+                name: jnp.sum(added & (origins == i))
+                for i, name in enumerate(names)
+                if name != INITIAL
+            },
             rejected=state.rejected,
             critic_loss={},
             actor_loss={},
@@ -212,6 +241,8 @@ class Algorithm(Generic[S]):
     """Configuration of the main learner, whose actor is kept with the run."""
     replay_layout: Layout | None
     """Columns of the state's replay buffer, if there is one."""
+    configuration: str
+    """Hyperparameters as text, to recognise the same algorithm again."""
 
     init: Callable[[Array, Array], S]
     """(key, centroids) -> a state in which nothing has been evaluated"""

@@ -5,8 +5,8 @@
     greedy             the actor itself (PGA-MAP-Elites)
     injection          the conditioned actor at descriptors of the archive (DCRL-MAP-Elites)
 
-Each draws its parents and returns `count` offspring. The arithmetic stands in functions of its own
-on matrices of policies: `iso_line`, `ascend` and `networks.fold`.
+Each draws its parents and returns `count` offspring. The arithmetic is in separate functions on
+matrices of policies: `iso_line`, `ascend` and `networks.fold`.
 """
 
 from __future__ import annotations
@@ -104,12 +104,14 @@ def greedy(spec: Spec, state: State, key: Array, count: int, *, learner: str) ->
     del key
     if count != 1:
         raise ValueError(f"the greedy actor is one offspring, not {count}")
+    spec.td3_of(learner)  # raises if there is no such learner
     target = jnp.zeros((1, spec.problem.descriptor_size))
     return Offspring(state.learners[learner].actor[None], target)
 
 
 def injection(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
     """Return the conditioned actor at descriptors of the archive, folded into plain policies."""
+    network = spec.td3_of(learner).actor
     targets = state.archive.descriptors[archives.sample(state.archive, key, count)]
-    actor, condition = state.learners[learner].actor, spec.problem.normalise(targets)
-    return Offspring(networks.fold(spec.td3_of(learner).actor, actor, condition), targets)
+    actor, conditions = state.learners[learner].actor, spec.problem.normalise(targets)
+    return Offspring(networks.fold(network, actor, conditions), targets)

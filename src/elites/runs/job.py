@@ -98,8 +98,8 @@ class Job:
         rest = {name: array for name, array in arrays.items() if not is_weight(name)}
         return {WEIGHTS: weights, STATE: rest}
 
-    def tree(self, arrays: Mapping[str, np.ndarray]):
-        """Return the state of named arrays."""
+    def tree(self, arrays: Mapping[str, np.ndarray | None]):
+        """Return the state of named arrays. Arrays that are not needed may be None."""
         return jax.tree.unflatten(
             jax.tree.structure(self.shapes), [arrays[name] for name in self.names]
         )
@@ -135,6 +135,8 @@ def prepare(config: Config, run: RunDirectory) -> Job:
     # A rollout's transitions exist twice: as they are recorded, and as they are stored.
     width = 2 * task.observation_size + task.action_size + 3 * task.descriptor_size + 5
     recorded = 2 * 4 * width * task.episode_length * robots * config.seeds
+    if job.algorithm.main_td3 is None:  # then nobody reads transitions, and none are recorded
+        recorded = 0
     refuse_too_much(job.state_size + recorded, config)
     return job
 
@@ -154,7 +156,7 @@ def refuse_changed_task(run: RunDirectory, job: Job, but: Collection[str]) -> No
     ]
     if differing:
         raise ValueError(
-            f"{run.path} was begun with another task or version: {'; '.join(differing)}"
+            f"{run.path} was started with a different task or version: {'; '.join(differing)}"
         )
 
 

@@ -1,8 +1,7 @@
 """Record a session of training: metrics, re-evaluations and checkpoints.
 
-Recorder    what the training loop calls
-_Logs       tables and TensorBoard events, which grow with every iteration
-_Saver      checkpoints, written by a thread of their own
+`Recorder` is what the training loop calls. `_Logs` holds the tables and TensorBoard events, which
+grow with every iteration. `_Saver` writes checkpoints in a thread of its own.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from elites.core.archive import Archive
 from elites.core.types import Algorithm
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
@@ -70,12 +69,12 @@ class Reader:
                     f"{run.path} has no checkpoint of iteration {iteration}; kept: {kept}"
                 )
             found = self._read(run.checkpoints / f"{iteration:09d}")
-        fields = {name: jnp.asarray(found.arrays[f"archive.{name}"]) for name in Archive._fields}
-        lead = next((name for name in self._job.names if name.endswith(".actor")), None)
-        actors = jnp.asarray(found.arrays[lead]) if lead else None
-        seeds = tuple(self._config.seed_numbers)
-        archives = Archive(**fields)
-        loaded = Run(self._job.algorithm, seeds, archives, actors, {}, kernels=run.kernels)
+        # A state with its weights alone: enough to ask for the archive and the main actor.
+        state = self._job.tree({name: found.arrays.get(name) for name in self._job.names})
+        algorithm, seeds = self._job.algorithm, tuple(self._config.seed_numbers)
+        archives = jax.tree.map(jnp.asarray, state.archive)
+        actors = jax.tree.map(jnp.asarray, algorithm.actor(state))
+        loaded = Run(algorithm, seeds, archives, actors, {}, kernels=run.kernels)
         return loaded, found.iteration
 
     def _read(self, place: Path) -> Checkpoint:

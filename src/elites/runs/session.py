@@ -44,7 +44,7 @@ def _continue(path: Path, wanted: Callable[[Config], Config]) -> Outcome:
     differing = configs.differences(saved, config)
     if differing:
         raise ValueError(
-            f"{path} is another run than the one asked for: {'; '.join(differing)}. Give the same "
+            f"{path} holds a different run: {'; '.join(differing)}. Give the same "
             "values, or another --output"
         )
     with directories.locked(path) as stale:

@@ -69,7 +69,7 @@ def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
             if fresh:
                 directories.discard(run)
             raise
-        except ValueError as error:  # the request was checked before: from a task, or a bug
+        except ValueError as error:  # the configuration was checked: from the task, or a bug
             raise RunError(f"training failed: {error} (ELITES_DEBUG=1 shows where)") from error
 
 

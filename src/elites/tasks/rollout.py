@@ -52,6 +52,8 @@ def record(
     """
     n = keys.shape[0]
     world = jax.vmap(task.reset)(keys)
+    _check_state(task, world)
+    low, high = jnp.array(task.descriptor_low)[None], jnp.array(task.descriptor_high)[None]
 
     def step(episode: _Episode, time: Array):
         world = episode.world
@@ -67,7 +69,8 @@ def record(
             following.observation,
             following.done,
             truncation,
-            world.descriptor,
+            # Clipped like an episode's descriptor, so that leaving the bounds is not novel.
+            jnp.clip(world.descriptor, low, high),
             taken,
         )
         step_descriptor = following.descriptor
@@ -96,8 +99,7 @@ def record(
     descriptors = episode.descriptor
     if task.episode_descriptor == "mean":
         descriptors = descriptors / jnp.maximum(episode.steps, 1)[:, None]
-    low, high = jnp.array(task.descriptor_low), jnp.array(task.descriptor_high)
-    descriptors = jnp.clip(descriptors, low[None], high[None])
+    descriptors = jnp.clip(descriptors, low, high)
     valid = episode.valid & jnp.isfinite(episode.fitness) & jnp.isfinite(descriptors).all(-1)
     # Masked here and not step by step: a failed episode also loses the steps before the failure.
     mask = transitions.mask & valid[None]
@@ -109,6 +111,22 @@ def record(
         transitions=_select(mask, transitions, jax.tree.map(jnp.zeros_like, transitions)),
     )
     return evaluation, seen
+
+
+def _check_state(task: Task, world: TaskState) -> None:
+    """Raise a ValueError if a task's states have other shapes than it declares."""
+    expected = {
+        "observation": (task.observation_size,),
+        "descriptor": (task.descriptor_size,),
+        "reward": (),
+        "done": (),
+    }
+    for name, shape in expected.items():
+        found = getattr(world, name).shape[1:]
+        if found != shape:
+            raise ValueError(
+                f"task '{task.name}': {name} of a state must have shape {shape}, got {found}"
+            )
 
 
 def rollout_policies(task: Task, network: MLP, policies: Array, keys: Array) -> Evaluation:

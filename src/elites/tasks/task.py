@@ -7,12 +7,12 @@ of `rollout`. `docs/your-own-task.md` builds one from scratch.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
 
+from elites.core.types import check_bounds
 from elites.physics import Model
 
 Array = jax.Array
@@ -62,18 +62,7 @@ class Task:
             value = getattr(self, field)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"task '{self.name}': {field} must be at least 1, got {value!r}")
-        low, high = self.descriptor_low, self.descriptor_high
-        if not low or len(low) != len(high):
-            raise ValueError(
-                f"task '{self.name}': descriptor_low has {len(low)} entries and descriptor_high "
-                f"{len(high)}; both need one for each descriptor dimension"
-            )
-        for i, (a, b) in enumerate(zip(low, high, strict=True)):
-            if not (math.isfinite(a) and math.isfinite(b) and a < b):
-                raise ValueError(
-                    f"task '{self.name}': descriptor dimension {i} needs finite bounds with low < "
-                    f"high, got {a!r} and {b!r}"
-                )
+        check_bounds(self.name, self.descriptor_low, self.descriptor_high)
         if self.episode_descriptor not in ("final", "mean"):
             raise ValueError(
                 f"task '{self.name}': episode_descriptor must be 'final' or 'mean', got "

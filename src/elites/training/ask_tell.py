@@ -56,6 +56,11 @@ class Outside:
 
     def problem(self) -> Problem:
         """Return the task as the algorithms see it."""
+        if not isinstance(self.episode_length, int) or self.episode_length < 1:
+            raise ValueError(
+                f"task '{self.name}': episode_length must be at least 1, got "
+                f"{self.episode_length!r}"
+            )
         sizes = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         del sizes["episode_length"]
         return Problem(**sizes, rollout=_evaluated_outside)
@@ -160,13 +165,13 @@ class AskTell(Generic[S]):
             return np.asarray(self._act(part, seen))
 
         targets = np.asarray(part.actor_targets)[:m]
-        return Asked(self._at.asked, np.asarray(part.policies), targets, act)
+        return Asked(self._at.told, np.asarray(part.policies), targets, act)
 
     def _pending(self) -> Request:
         if self._request is None:
             raise ValueError(
                 f"no request is waiting for results: call ask before tell (requests told so far: "
-                f"{self._at.asked})"
+                f"{self._at.told})"
             )
         return self._request
 
@@ -213,14 +218,14 @@ class AskTell(Generic[S]):
         """Report the results of the last `ask`, in the order of its rows.
 
         `fitness` [rows] and `descriptors` [rows, D] in task units are needed by all algorithms,
-        `episodes` by those that learn from transitions. Mark an evaluation that failed by NaN, by
-        False in `valid`, or by None in `episodes`. With `asked`, results of another request than
-        the pending one are refused.
+        `episodes` by those that learn from transitions. Mark an evaluation that failed with NaN,
+        with False in `valid`, or with None in `episodes`. If `asked` is given, results of another
+        request than the pending one are refused.
         """
         request = self._pending()
-        if asked is not None and asked.number != self._at.asked:
+        if asked is not None and asked.number != self._at.told:
             raise ValueError(
-                f"these are results of request {asked.number}, but request {self._at.asked} is "
+                f"these are results of request {asked.number}, but request {self._at.told} is "
                 "waiting for its results"
             )
         results = self._checked(fitness, descriptors, valid, episodes)
@@ -333,11 +338,14 @@ class AskTell(Generic[S]):
 
     def _facts(self) -> dict[str, str | int]:
         """Return what must agree between the search that was saved and the one that loads it."""
+        problem, config = self.algorithm.problem, self.algorithm.configuration
         return {
             "algorithm": self.algorithm.name,
-            "task": self.algorithm.problem.name,
+            "task": problem.name,
             "seed": self.seed,
             "episode_length": self.episode_length,
+            "bounds": f"{problem.descriptor_low} to {problem.descriptor_high}",
+            "hyperparameters": config,
         }
 
 
@@ -362,6 +370,11 @@ def ask_tell(
         )
     elif hyperparameters:
         raise ValueError("an algorithm that is built already takes no hyperparameters")
+    if dataclasses.replace(algorithm.problem, rollout=on.rollout) != on:
+        raise ValueError(
+            f"{algorithm.name} was built for task '{algorithm.problem.name}', not for '{on.name}' "
+            "with these sizes and bounds"
+        )
     return AskTell(algorithm, task.episode_length, seed)
 
 

@@ -9,9 +9,10 @@ from typing import SupportsIndex
 import numpy as np
 
 from elites import tasks
-from elites.core import algorithms, catalogue
+from elites.core import catalogue
+from elites.core.algorithms import ALGORITHMS
 from elites.core.hyperparameters import Hyperparameters, Value
-from elites.core.types import Algorithm, S
+from elites.core.types import Algorithm, Problem, S
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training.results import Run, named
@@ -20,29 +21,43 @@ from elites.training.seeds import Batched, iteration_keys, seed_keys
 Progress = Callable[[int, dict[str, np.ndarray]], None]  # (iteration, metrics by name [seeds])
 
 
-def build(task: str | Task, name: str = "dcg_me", **hyperparameters: Value) -> Algorithm:
-    """Build an algorithm on a task: `start(key) -> state`, `step(state, key) -> state, metrics`."""
-    catalogue.check(name)
-    hp = Hyperparameters.of(hyperparameters)
+Builder = Callable[[Problem, Hyperparameters], Algorithm]  # an algorithm of your own
+
+
+def build(
+    task: str | Task,
+    algorithm: str | Builder = "dcg_me",
+    *,
+    hp: Hyperparameters | None = None,
+    **hyperparameters: Value,
+) -> Algorithm:
+    """Build an algorithm on a task: `start(key) -> state`, `step(state, key) -> state, metrics`.
+
+    `algorithm` is a name, or a function of a problem and hyperparameters. Hyperparameters are given
+    as a record, by name, or both: names replace fields of the record.
+    """
+    make = ALGORITHMS[catalogue.check(algorithm)] if isinstance(algorithm, str) else algorithm
+    fields = vars(hp) if hp is not None else {}
     task = tasks.make(task) if isinstance(task, str) else task
-    return algorithms.make(name, problem(task), hp)
+    return make(problem(task), Hyperparameters.of({**fields, **hyperparameters}))
 
 
 def train(
     task: str | Task,
-    algorithm: str = "dcg_me",
+    algorithm: str | Builder = "dcg_me",
     *,
     seeds: int | Sequence[int] = 1,
     evaluations: int = 1_000_000,
     progress: Progress | None = None,
+    hp: Hyperparameters | None = None,
     **hyperparameters: Value,
 ) -> Run:
     """Train until the first iteration that reaches the budget of evaluations.
 
     `seeds` is their number, or the seeds themselves. `progress(iteration, metrics)` is called after
-    every iteration. Everything else is a field of `Hyperparameters`, with the paper's defaults.
+    every iteration. See `build` for the other arguments.
     """
-    built = build(task, algorithm, **hyperparameters)
+    built = build(task, algorithm, hp=hp, **hyperparameters)
     return train_algorithm(built, seeds=seeds, evaluations=evaluations, progress=progress)
 
 
@@ -55,9 +70,7 @@ def train_algorithm(
 ) -> Run[S]:
     """Train an algorithm that is already built, from the registry or your own. See `train`."""
     chosen = seeds if isinstance(seeds, Sequence) else range(_integer("seeds", seeds))
-    seeds = [_integer("seeds", seed) for seed in chosen]
-    if not seeds:
-        raise ValueError("seeds must be at least 1")
+    seeds = checked_seeds(chosen)
     count = iterations_for(algorithm, evaluations)
     batched, keys = Batched(algorithm, len(seeds)), seed_keys(seeds)
     state = batched.start(iteration_keys(keys, 0))
@@ -69,6 +82,19 @@ def train_algorithm(
             progress(i, history[-1])
     table = {name: np.stack([row[name] for row in history]) for name in history[0]}
     return Run(algorithm, tuple(seeds), state.archive, algorithm.actor(state), table, state)
+
+
+def checked_seeds(seeds: Sequence[int]) -> list[int]:
+    """Return seeds as a list, or raise a ValueError if they are no seeds or not all different."""
+    found = [_integer("seeds", seed) for seed in seeds]
+    if not found:
+        raise ValueError("seeds must be at least 1")
+    for seed in found:
+        if not 0 <= seed < 2**32:
+            raise ValueError(f"a seed must be between 0 and 2**32 - 1, got {seed}")
+    if len(set(found)) < len(found):
+        raise ValueError(f"seeds must be different from each other, got {found}")
+    return found
 
 
 def iterations_for(algorithm: Algorithm, evaluations: int) -> int:

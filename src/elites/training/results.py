@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, overload
 
@@ -36,8 +36,9 @@ class Elite:
 
     def __call__(self, observation: ArrayLike) -> Array:
         """Return the actions at observations [..., O]."""
+        seen = _checked_observation(self.network.sizes[0], observation)
         layers = networks.unflatten(self.network, jnp.asarray(self.policy))
-        return networks.apply(self.network, layers, jnp.asarray(observation, jnp.float32))
+        return networks.apply(self.network, layers, seen)
 
 
 class Cells(NamedTuple):
@@ -145,12 +146,7 @@ class Actor:
         """Return the actions at observations [..., O] for descriptors in task units."""
         learner, problem = self.algorithm.main_td3, self.algorithm.problem
         assert learner is not None
-        observation = jnp.asarray(observation, jnp.float32)
-        if observation.shape[-1:] != (problem.observation_size,):
-            raise ValueError(
-                f"observation must have {problem.observation_size} entries, got "
-                f"shape {observation.shape}"
-            )
+        observation = _checked_observation(problem.observation_size, observation)
         if not self.conditioned:
             if descriptor is not None:
                 raise ValueError(
@@ -165,12 +161,30 @@ class Actor:
         return td3.act(learner, jnp.asarray(self.parameters), observation, target)
 
 
+def _checked_observation(size: int, observation: ArrayLike) -> Array:
+    checked = jnp.asarray(observation, jnp.float32)
+    if checked.shape[-1:] != (size,):
+        raise ValueError(f"observation must have {size} entries, got shape {checked.shape}")
+    return checked
+
+
 def _checked_descriptor(algorithm: Algorithm, descriptor: ArrayLike) -> Array:
     checked = jnp.asarray(descriptor, jnp.float32)
     size = algorithm.problem.descriptor_size
     if checked.shape[-1:] != (size,):
         raise ValueError(f"a descriptor has {size} entries, got shape {tuple(checked.shape)}")
     return checked
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rollout:
+    """Result of one episode."""
+
+    fitness: float
+    descriptor: np.ndarray  # [D] in task units
+    valid: bool
+    """False if the simulation diverged."""
+    steps: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,7 +239,10 @@ class Run(Generic[S]):
     def seed(self, index: int) -> SeedResult:
         """Return archive, actor and metrics of one seed, by its position in `seeds`."""
         if not -len(self.seeds) <= index < len(self.seeds):
-            raise ValueError(f"seed {index} is not one of the {len(self.seeds)} of this run")
+            raise ValueError(
+                f"there is no seed at position {index}: this run has {len(self.seeds)} seeds, "
+                f"at positions 0 to {len(self.seeds) - 1}"
+            )
         archive = jax.tree.map(lambda a: a[index], self.archives)
         actors = self.actors
         return SeedResult(
@@ -234,14 +251,49 @@ class Run(Generic[S]):
             metrics={name: values[:, index] for name, values in self.metrics.items()},
         )
 
+    def __str__(self) -> str:
+        """Say in a few lines what the run is."""
+        best = self.seeds[self.best]
+        scores = [round(self.seed(i).archive.qd_score, 1) for i in range(len(self.seeds))]
+        lines = [
+            f"{self.algorithm.name} on {self.algorithm.problem.name}, seeds "
+            f"{', '.join(map(str, self.seeds))}",
+            f"QD-score {', '.join(map(str, scores))}; shown below is seed {best}, the best",
+            f"archive: {self.archive!r}, coverage {100 * self.archive.coverage:.1f} %",
+        ]
+        if len(spent := self.metrics.get("evaluations", np.zeros((0, 0)))):
+            lines.append(f"{len(spent)} iterations, {int(spent[-1, 0])} evaluations of each seed")
+        if self.actor is not None:
+            kind = "takes a descriptor" if self.actor.conditioned else "takes no descriptor"
+            lines.append(f"actor: {kind}")
+        return "\n".join(lines)
+
     @functools.cached_property
-    def _reevaluate(self) -> Callable[[Archive, Array | None, Array], Reevaluation]:
-        return Batched(self.algorithm, len(self.seeds), self.kernels).reevaluate
+    def _batched(self) -> Batched[S]:
+        return Batched(self.algorithm, len(self.seeds), self.kernels)
+
+    def rollout(self, elite: Elite) -> Rollout:
+        """Run an episode of an elite, with the compiled program that evaluated it in training.
+
+        On a deterministic task and on the same kind of device, the result is what the archive says,
+        to the bit.
+        """
+        shape = (len(self.seeds), self.algorithm.batch)
+        policies = jnp.broadcast_to(jnp.asarray(elite.policy), (*shape, len(elite.policy)))
+        keys = reevaluation_keys(seed_keys(self.seeds))
+        evaluation = self._batched.evaluate(policies, self.actors, keys)
+        steps = int(evaluation.steps[0, 0])
+        return Rollout(
+            fitness=float(evaluation.fitness[0, 0]),
+            descriptor=np.asarray(evaluation.descriptors[0, 0]),
+            valid=bool(evaluation.valid[0, 0]),
+            steps=steps,
+        )
 
     def reevaluate(self) -> Reevaluation:
         """Evaluate archive and actor again: the actor's QD-score and descriptor errors, by seed."""
         keys = reevaluation_keys(seed_keys(self.seeds))
-        return jax.tree.map(np.asarray, self._reevaluate(self.archives, self.actors, keys))
+        return jax.tree.map(np.asarray, self._batched.reevaluate(self.archives, self.actors, keys))
 
 
 def named(metrics: Metrics) -> dict[str, np.ndarray]:

@@ -32,14 +32,14 @@ class Position:
     iteration: int = 0
     """0 is the start."""
     round: int = 0
-    asked: int = 0
-    """Requests that were told."""
+    told: int = 0
+    """Requests that were told so far."""
 
     def next(self, rounds: int) -> Position:
         """Return the position after a request is told, in an iteration of that many rounds."""
         if self.round + 1 < rounds:
-            return Position(self.iteration, self.round + 1, self.asked + 1)
-        return Position(self.iteration + 1, 0, self.asked + 1)
+            return Position(self.iteration, self.round + 1, self.told + 1)
+        return Position(self.iteration + 1, 0, self.told + 1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Run an algorithm over a batch of seeds, and say how each of its stages is compiled.
 
 Every array of a state gets the seeds as its first axis. The stages are compiled one by one, so that
-all rollouts of a run, those of a re-evaluation included, are done by the same executable. That is
+the rollouts that fill the archive and those that re-evaluate it run in the same executable. That is
 why an elite that is evaluated again gives the same bits.
 """
 
@@ -21,7 +21,7 @@ from jax.sharding import Mesh, PartitionSpec
 from elites.core import reevaluation
 from elites.core.archive import Archive
 from elites.core.reevaluation import Reevaluation, Results
-from elites.core.types import Algorithm, Array, Evaluation, Metrics, Round, S, SearchState
+from elites.core.types import Algorithm, Array, Evaluation, Metrics, Request, Round, S, SearchState
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -158,6 +158,22 @@ class Batched(Generic[S]):
             return jax.tree.map(lambda *a: jnp.concatenate(a, axis=1)[:, :cells], *parts)
 
         return self._score(archive, joined(elites), joined(actor) if actor else None)
+
+    def evaluate(self, policies: Array, actors: Array | None, keys: Array) -> Evaluation:
+        """Evaluate policies [seeds, batch, P] with the program that fills the archive."""
+        seeds, batch, problem = self.seeds, self.algorithm.batch, self.algorithm.problem
+        return self.compiled.evaluate(
+            Request(
+                policies=policies,
+                origins=jnp.zeros((seeds, batch), jnp.int32),
+                targets=jnp.zeros((seeds, batch, problem.descriptor_size)),
+                actor=actors,
+                actor_targets=jnp.zeros(
+                    (seeds, self.algorithm.actor_rollouts, problem.descriptor_size)
+                ),
+                key=keys,
+            )
+        )
 
     def compile(self, state: S, keys: Array) -> int:
         """Compile the stages of an iteration for a state, or for its shapes.

@@ -38,7 +38,7 @@ def td3_training(td3: TD3) -> Training | None:
 
 
 def product_dtype() -> jnp.dtype | type:
-    """Return the type in which `td3.action_gradients` multiplies: float16 on a GPU, else float32.
+    """Return the type in which `action_gradients` multiplies: float16 on a GPU, else float32.
 
     GPUs multiply float32 in TF32, which has ten bits of mantissa. Float16 has the same ten bits and
     needs half the memory traffic.
