@@ -23,8 +23,8 @@ import numpy as np
 
 import elites
 from elites import training
+from elites.core.algorithm import SearchState
 from elites.core.algorithms import ALGORITHMS
-from elites.core.types import SearchState
 from elites.runs.config import preset
 
 SIZES: dict[str, Any] = vars(preset("smoke", "point_omni").hp) | {

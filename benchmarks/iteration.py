@@ -23,7 +23,7 @@ import jax
 
 import elites
 from elites import training
-from elites.core.types import Algorithm
+from elites.core.algorithm import Algorithm
 
 
 def main() -> None:

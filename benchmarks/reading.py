@@ -17,7 +17,8 @@ from pathlib import Path
 
 FILES = (
     "types.py", "algorithms.py", "map_elites.py", "variation.py", "td3.py", "archive.py",
-    "replay.py", "networks.py", "problem.py", "spec.py", "evaluation.py", "action_gradients.py",
+    "replay.py", "networks.py", "problem.py", "algorithm.py", "spec.py", "evaluation.py",
+    "action_gradients.py",
 )  # fmt: skip
 LEFT_OUT = ("gpu", "fused.py", "kernels.py", "hyperparameters.py")
 

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 
 from elites import tasks, training
 from elites.core import archive, map_elites
+from elites.core.algorithm import Algorithm
 from elites.core.algorithms import conditioned_td3
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.spec import Learner, Offspring, Spec, State, Variation
-from elites.core.types import Algorithm, Problem
+from elites.core.types import Problem
 from elites.core.variation import ga, policy_gradient
 from elites.tasks.rollout import problem
 

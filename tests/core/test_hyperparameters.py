@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import elites
-from elites.core import algorithms, es, map_elites, networks, novelty, td3, types, variation
+from elites.core import algorithm as algorithm_
+from elites.core import algorithms, es, map_elites, networks, novelty, td3, variation
 from elites.core import archive as archives
 from elites.core.algorithms import ALGORITHMS
 from elites.core.spec import Spec
@@ -100,7 +101,7 @@ def parts_of(name: str) -> dict:
             patch.setattr(module, function_name, noted)
 
         # Finding 1024 centroids takes seconds, and only their number matters here.
-        patch.setattr(types, "box_centroids", lambda low, high, n: jnp.zeros((n, len(low))))
+        patch.setattr(algorithm_, "box_centroids", lambda low, high, n: jnp.zeros((n, len(low))))
         for module, function_name in [
             (variation, "iso_line"), (variation, "ascend"), (td3, "train"),
             (novelty, "insert_distant"), (novelty, "mean_distance"), (es, "population"),
@@ -425,3 +426,8 @@ def test_replay_rows_hold_descriptors_only_where_a_critic_sees_them():
         "qd_pg": {"state_descriptor"},
         "dcg_me": {"descriptor", "target"},
     }
+
+
+def test_a_critic_without_a_hidden_layer_is_refused():
+    with pytest.raises(ValueError, match="critic_hidden must have at least one layer"):
+        elites.Hyperparameters(critic_hidden=())

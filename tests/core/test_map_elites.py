@@ -19,10 +19,11 @@ from specs import spec_of
 import elites
 from elites.core import algorithms, map_elites, networks, td3
 from elites.core import replay as replays
+from elites.core.algorithm import Algorithm, Metrics
 from elites.core.archive import Archive
 from elites.core.spec import Learner, Spec, State, Variation
-from elites.core.types import Algorithm, Evaluation, Metrics, Request, Transitions
-from elites.core.variation import ga, policy_gradient
+from elites.core.types import Evaluation, Request, Transitions
+from elites.core.variation import ga, greedy, injection, policy_gradient
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 
@@ -276,6 +277,17 @@ def test_learners_have_names_of_their_own():
         dataclasses.replace(probe.spec(), learners=(learner, learner))
 
 
+@pytest.mark.parametrize("rollouts", [-1, 2.0])
+def test_actor_rollouts_are_a_whole_number(rollouts):
+    with pytest.raises(ValueError, match="actor_rollouts must be a whole number of at least 0"):
+        dataclasses.replace(probe.spec(), actor_rollouts=rollouts)
+
+
+def test_there_must_be_a_variation():
+    with pytest.raises(ValueError, match="probe: there must be at least one variation"):
+        dataclasses.replace(probe.spec(), variations=())
+
+
 def test_a_variation_without_offspring_is_refused():
     with pytest.raises(ValueError, match="variation 'ga' must make at least 1 offspring, got 0"):
         dataclasses.replace(probe.spec(), variations=(Variation("ga", 0, ga),))
@@ -291,6 +303,10 @@ def wrong_type(spec, state, key, count):
     return ga(spec, state, key, count).policies
 
 
+def no_targets(spec, state, key, count):
+    return ga(spec, state, key, count)._replace(targets=None)
+
+
 def unknown_learner(spec, state, key, count):
     return policy_gradient(spec, state, key, count, learner="nobody")
 
@@ -301,10 +317,14 @@ def unknown_learner(spec, state, key, count):
         (wrong_number, r"variation 'own' must return Offspring with policies of shape \(2, \d+\)"),
         (wrong_type, "variation 'own' must return Offspring"),
         (unknown_learner, "probe has no learner 'nobody'; known: "),
+        (no_targets, "variation 'own' must return Offspring"),
+        (functools.partial(greedy, learner="nobody"), "probe has no learner 'nobody'"),
+        (functools.partial(injection, learner="nobody"), "probe has no learner 'nobody'"),
     ],
 )
 def test_a_mistake_in_a_variation_is_named(make, message):
-    spec = dataclasses.replace(probe.spec(), variations=(Variation("own", 2, make),))
+    count = 1 if getattr(make, "func", None) is greedy else 2
+    spec = dataclasses.replace(probe.spec(), variations=(Variation("own", count, make),))
     state = jax.eval_shape(lambda k: map_elites.init(spec, k, probe.centroids()), jax.random.key(0))
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(map_elites.algorithm(spec).rounds[0].ask, state, jax.random.key(1))

@@ -18,10 +18,10 @@ import elites
 from elites import training
 from elites.core import archive as archives
 from elites.core import map_elites, networks, reevaluation, td3
+from elites.core.algorithm import Algorithm
 from elites.core.algorithms import ALGORITHMS
 from elites.core.archive import Archive
 from elites.core.reevaluation import Results
-from elites.core.types import Algorithm
 from small import SMALL
 
 NAN, INF = np.nan, np.inf
@@ -201,11 +201,18 @@ def test_scores_without_an_actor_are_not_numbers():
             np.testing.assert_array_equal(values, getattr(both, name))
 
 
-def test_an_empty_archive_has_no_error():
+def test_without_any_result_there_is_no_error_rather_than_a_perfect_one():
     archive = archives.empty(jnp.zeros((5, 2)), 1)
     found = jax.jit(reevaluation.score)(archive, ELITES, None)
     assert np.isnan(found.fitness).all()
-    assert float(found.qd_score) == float(found.descriptor_error) == 0.0
+    assert float(found.qd_score) == 0.0
+    assert np.isnan(found.descriptor_error)
+    # An actor whose rollouts all diverge, of an archive that is filled.
+    filled = archive._replace(fitness=jnp.ones(5))
+    failed = ELITES._replace(valid=jnp.zeros(5, bool))
+    found = jax.jit(reevaluation.score)(filled, ELITES, failed)
+    assert np.isnan(found.actor_descriptor_error)
+    assert float(found.actor_qd_score) == 0.0
 
 
 # ------------------------------------------------------------------------------------------ robots

@@ -8,8 +8,8 @@ import numpy as np
 import probe
 import pytest
 
+from elites.core import algorithm, types
 from elites.core import archive as archives
-from elites.core import types
 from elites.core.td3 import Losses
 
 
@@ -58,13 +58,13 @@ def test_metrics_count_additions_by_origin():
     state = State(archive, **{name: jnp.uint32(value) for name, value in numbers.items()})
     origins = jnp.array([0, 1, 1, 2, 2, 2])  # 0 is the start: it is not counted
     added = jnp.array([True, True, False, True, True, False])
-    found = types.Metrics.of(state, ["initial", "ga", "pg"], origins, added)
+    found = algorithm.Metrics.of(state, ["initial", "ga", "pg"], origins, added)
     assert {name: int(value) for name, value in found.added.items()} == {"ga": 1, "pg": 2}
     assert {name: int(getattr(found, name)) for name in numbers} == numbers
     assert float(found.qd_score) == 1.0
     assert float(found.coverage) == 0.5
     assert float(found.max_fitness) == 2.0
-    found = types.Metrics.with_losses(
+    found = algorithm.Metrics.with_losses(
         found, {"quality": Losses(jnp.float32(3.0), jnp.float32(-4.0))}
     )
     assert found.critic_loss == {"quality": 3.0}

@@ -322,8 +322,16 @@ def test_a_file_of_another_search_is_refused(tmp_path):
     for other, message in (
         (elites.ask_tell(outside(), "me", batch_size=8, cells=16, seed=1), "seed is 0, not 1"),
         (elites.ask_tell(outside(name="b"), "me", batch_size=8, cells=16), "task is 'robot'"),
-        (elites.ask_tell(outside(), "me", batch_size=8, cells=17), "archive.* is "),
+        (elites.ask_tell(outside(), "me", batch_size=8, cells=17), "cells is '16', not '17'"),
         (elites.ask_tell(outside(), "me_es", cells=16), "algorithm is 'me', not 'me_es'"),
+        (
+            elites.ask_tell(outside(descriptor_high=(5.0, 5.0)), "me", batch_size=8, cells=16),
+            "bounds is ",
+        ),
+        (
+            elites.ask_tell(outside(), "me", batch_size=8, cells=16, iso_sigma=9.0),
+            "hyperparameter iso_sigma is '0.005', not '9.0'",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             other.load(path)
@@ -482,3 +490,25 @@ def test_the_example_trains_on_a_simulator_in_another_process(
     )
     again.load(tmp_path / "search.npz")
     assert again.archive.qd_score == found.archive.qd_score
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"descriptor_high": (-1.0, 1.0)},
+            "descriptor dimension 0 needs finite bounds with low < high",
+        ),
+        ({"descriptor_high": (1.0,)}, "descriptor_low has 2 entries and descriptor_high 1"),
+        ({"observation_size": 0}, "observation_size must be at least 1, got 0"),
+        ({"episode_length": 0}, "episode_length must be at least 1, got 0"),
+    ],
+)
+def test_a_task_outside_is_checked_like_any_other(changes, message):
+    with pytest.raises(ValueError, match=f"task 'robot': {message}"):
+        elites.ask_tell(outside(**changes), "me", **TINY)
+
+
+def test_an_algorithm_of_another_task_is_refused():
+    with pytest.raises(ValueError, match="me was built for task 'point_omni', not for 'robot'"):
+        elites.ask_tell(outside(), map_elites())

@@ -18,11 +18,12 @@ from collections.abc import Callable
 from functools import partial
 
 from elites.core import catalogue, map_elites, map_elites_es
+from elites.core.algorithm import Algorithm
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
 from elites.core.spec import Learner, Spec, Variation
 from elites.core.td3 import TD3
-from elites.core.types import Algorithm, Problem
+from elites.core.types import Problem
 from elites.core.variation import ga, greedy, injection, policy_gradient
 
 # ------------------------------------------------------------------------------------------- parts

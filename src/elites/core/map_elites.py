@@ -6,7 +6,7 @@
     tell        offspring compete for their cells; transitions enter the replay buffer
 
 An algorithm is a `Spec`: its variations with their counts, its learners, and the hyperparameters.
-`Algorithm.step` in `types.py` is the loop over these stages.
+`Algorithm.step` in `algorithm.py` is the loop over these stages.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ import jax.numpy as jnp
 from elites.core import archive as archives
 from elites.core import networks, novelty, td3
 from elites.core import replay as replays
+from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
 from elites.core.evaluation import actor_rows, evaluate, shares_trajectory, take
 from elites.core.spec import Spec, State
 from elites.core.td3 import Losses
-from elites.core.types import Algorithm, Array, Evaluation, Metrics, Request, Round, padded_size
+from elites.core.types import Array, Evaluation, Request, padded_size
 
 
 def algorithm(spec: Spec) -> Algorithm[State]:
@@ -43,7 +44,7 @@ def algorithm(spec: Spec) -> Algorithm[State]:
         padded_batch=padded_size(robots),
         main_td3=main_td3,
         replay_layout=spec.layout if spec.learners else None,
-        configuration=str(spec.hp),
+        hp=spec.hp,
         init=bind(init, spec),
         first=bind(first, spec),
         train=bind(train, spec),

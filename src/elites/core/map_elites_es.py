@@ -22,23 +22,14 @@ import optax
 
 from elites.core import archive as archives
 from elites.core import es, networks, novelty
+from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
 from elites.core.evaluation import evaluate
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
 from elites.core.novelty import Memory
 from elites.core.td3 import Losses
-from elites.core.types import (
-    INITIAL,
-    Algorithm,
-    Array,
-    Evaluation,
-    Metrics,
-    Problem,
-    Request,
-    Round,
-    padded_size,
-)
+from elites.core.types import INITIAL, Array, Evaluation, Problem, Request, padded_size
 
 _MOST_NOVEL, _FITTEST, _LAST_IMPROVED = 5, 2, 5
 ORIGINS = (INITIAL, "explore", "exploit")
@@ -89,7 +80,7 @@ def algorithm(spec: Spec) -> Algorithm[State]:
     return Algorithm(
         name="me_es", problem=spec.problem, policy=spec.policy, cells=spec.hp.cells,
         origins=ORIGINS, offspring={"explore or exploit": 1}, batch=spec.batch, actor_rollouts=0,
-        padded_batch=spec.batch, main_td3=None, replay_layout=None, configuration=str(spec.hp),
+        padded_batch=spec.batch, main_td3=None, replay_layout=None, hp=spec.hp,
         init=bind(init, spec), first=bind(first, spec), train=bind(choose_parent, spec),
         rounds=(
             Round(bind(ask_copies, spec), bind(tell_copies, spec), spec.hp.es_samples),

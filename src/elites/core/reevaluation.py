@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from elites.core import archive as archives
+from elites.core.algorithm import Algorithm
 from elites.core.archive import Archive
-from elites.core.types import Algorithm, Request, padded_size
+from elites.core.types import Request, padded_size
 
 Array = jax.Array
 

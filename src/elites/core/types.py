@@ -1,33 +1,25 @@
-"""The records shared between modules, and the two loops that every algorithm runs.
-
-An algorithm asks for policies to be evaluated and is told what they did. It does not care who
-evaluates them.
-
-    start    the first request, of random policies, is evaluated and told
-    step     train, then for each round: ask, evaluate, tell
+"""The records shared between modules: episodes, problems, requests.
 
 A `Problem` is what an algorithm knows of a task: sizes, bounds, and a function that runs episodes.
 `elites.tasks.rollout.problem` makes one from a task; core never imports a simulator.
+
+An algorithm asks for policies to be evaluated by a `Request`, and is told what they did by an
+`Evaluation`. It does not care who evaluates them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.core import archive as archives
 from elites.core import networks
-from elites.core.archive import Archive
-from elites.core.centroids import box_centroids
 from elites.core.networks import MLP
-from elites.core.replay import Layout
-from elites.core.td3 import TD3, Losses
 
 Array = jax.Array
 Act = Callable[[Array], Array]  # observations [n, O] -> actions [n, A]
@@ -147,161 +139,3 @@ class Request(NamedTuple):
     actor_targets: Array  # [m, D] descriptors to roll the actor out at, in task units
     key: Array  # [] of the rollouts
     noise: Array | None = None  # [n / 2, P] perturbations of an evolution strategy's copies
-
-
-class Metrics(NamedTuple):
-    """Metrics of one iteration. The dictionaries are keyed by variation and by learner."""
-
-    qd_score: Array  # []
-    coverage: Array  # []
-    max_fitness: Array  # []
-    evaluations: Array  # [] since the start: offspring, as the paper counts its budget
-    env_steps: Array  # [] since the start: all steps of all rollouts, actor rollouts included
-    added: dict[str, Array]  # [] offspring that entered the archive
-    rejected: Array  # [] since the start: rollouts that diverged or gave a non-finite result
-    critic_loss: dict[str, Array]  # []
-    actor_loss: dict[str, Array]  # []
-
-    @classmethod
-    def of(cls, state: SearchState, names: Sequence[str], origins: Array, added: Array) -> Metrics:
-        """Compute the metrics of a state.
-
-        Candidates that were `added` [n] are counted by their `origins` [n], numbers of `names`.
-        """
-        return cls(
-            **archives.summary(state.archive)._asdict(),
-            evaluations=state.evaluations,
-            env_steps=state.env_steps,
-            added={
-                name: jnp.sum(added & (origins == i))
-                for i, name in enumerate(names)
-                if name != INITIAL
-            },
-            rejected=state.rejected,
-            critic_loss={},
-            actor_loss={},
-        )
-
-    def with_losses(self, losses: Mapping[str, Losses]) -> Metrics:
-        """Return these metrics completed by the losses of the iteration's training."""
-        return self._replace(
-            critic_loss={name: loss.critic for name, loss in losses.items()},
-            actor_loss={name: loss.actor for name, loss in losses.items()},
-        )
-
-
-class SearchState(Protocol):
-    """Complete state of a run, a pytree of arrays: training can continue from it."""
-
-    @property
-    def archive(self) -> Archive: ...
-    @property
-    def evaluations(self) -> Array: ...  # [] uint32, this and the following: see `Metrics`
-    @property
-    def env_steps(self) -> Array: ...
-    @property
-    def rejected(self) -> Array: ...
-
-
-S = TypeVar("S", bound=SearchState)
-
-
-class Round(NamedTuple, Generic[S]):
-    """One exchange of an iteration: a request out, its results in."""
-
-    ask: Callable[[S, Array], Request]  # (state, key of the iteration)
-    tell: Callable[[S, Request, Evaluation], tuple[S, Metrics | None]]
-    evaluations: int  # policies of the request that count; further rows only pad the batch
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Algorithm(Generic[S]):
-    """An algorithm on a problem: pure functions for one seed, and facts about them.
-
-    Each function is given the whole key of the start or of the iteration and derives its own. The
-    same record with functions over a batch of seeds is made by `training.seeds.Batched`: `start`
-    and `step` work on both.
-    """
-
-    name: str
-    problem: Problem
-    policy: MLP
-    cells: int
-    origins: tuple[str, ...]
-    """Names by the number that `Archive.origin` holds."""
-    offspring: Mapping[str, int]
-    """Number of offspring of an iteration, by name."""
-    batch: int
-    """Policies of the request that fills the archive."""
-    actor_rollouts: int
-    """Descriptors at which that request rolls the actor out."""
-    padded_batch: int
-    """Robots simulated together for that request. Re-evaluation at this size repeats its bits."""
-    main_td3: TD3 | None
-    """Configuration of the main learner, whose actor is kept with the run."""
-    replay_layout: Layout | None
-    """Columns of the state's replay buffer, if there is one."""
-    configuration: str
-    """Hyperparameters as text, to recognise the same algorithm again."""
-
-    init: Callable[[Array, Array], S]
-    """(key, centroids) -> a state in which nothing has been evaluated"""
-    first: Callable[[S, Array], Request]
-    """(state, key) -> random policies, and the actor at descriptors of the state's archive"""
-    train: Callable[[S, Array], tuple[S, dict[str, Losses]]]
-    """(state, key) -> the state after the learners' gradient steps, and their mean losses"""
-    rounds: tuple[Round[S], ...]
-    """The exchanges of an iteration. The last one fills the archive, and is also told `first`."""
-    evaluate: Callable[[Request], Evaluation]
-    """(request) -> results, in rows of its policies and then of its actor rollouts"""
-    actor: Callable[[S], Array | None]
-    """(state) -> parameters of the main learner's actor, with the state's leading axes"""
-
-    @property
-    def conditioned(self) -> bool:
-        """Whether there is an actor that can be asked for descriptors."""
-        return self.main_td3 is not None and self.main_td3.actor_conditioned
-
-    @property
-    def initial_evaluations(self) -> int:
-        """Evaluations of the start."""
-        return self.rounds[-1].evaluations
-
-    @property
-    def evaluations_per_iteration(self) -> int:
-        """Evaluations of an iteration, actor rollouts not counted."""
-        return sum(round_.evaluations for round_ in self.rounds)
-
-    def __repr__(self) -> str:
-        return f"<{self.name} on {self.problem.name}>"
-
-    def centroids(self) -> Array:
-        """Return the centroids [C, D] of the archive's cells. The first call takes seconds."""
-        low, high = self.problem.descriptor_low, self.problem.descriptor_high
-        return box_centroids(low, high, self.cells)
-
-    def start(self, key: Array, centroids: Array | None = None) -> S:
-        """Evaluate the random policies that a run starts with and return the first state."""
-        centroids = self.centroids() if centroids is None else centroids
-        tell = self.rounds[-1].tell
-        state = self.init(key, centroids)
-        request = self.first(state, key)
-        state, _ = tell(state, request, self.evaluate(request))
-        if self.actor_rollouts:
-            # The untrained actor is asked for what those policies reached: the same request again,
-            # now with an archive to draw from, told to a blank state.
-            request = self.first(state, key)
-            del state  # so that only one replay buffer exists at a time
-            evaluation = self.evaluate(request)
-            state, _ = tell(self.init(key, centroids), request, evaluation)
-        return state
-
-    def step(self, state: S, key: Array) -> tuple[S, Metrics]:
-        """Run one iteration and return the next state and the iteration's metrics."""
-        state, losses = self.train(state, key)
-        metrics = None
-        for ask, tell, _ in self.rounds:
-            request = ask(state, key)
-            state, metrics = tell(state, request, self.evaluate(request))
-        assert metrics is not None
-        return state, metrics.with_losses(losses)

@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 from elites import tasks, training
+from elites.core.algorithm import Algorithm
 from elites.core.reevaluation import Reevaluation
-from elites.core.types import Algorithm
 from elites.runs.checkpoint import STATE, WEIGHTS
 from elites.runs.config import Config
 from elites.runs.directory import (

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from elites.core.algorithm import Metrics
 from elites.core.reevaluation import Reevaluation
-from elites.core.types import Metrics
 from elites.runs import checkpoint as checkpoints
 from elites.runs import snapshots
 from elites.runs.checkpoint import WEIGHTS, Checkpoint

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from elites.core.types import Algorithm
+from elites.core.algorithm import Algorithm
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs import job as jobs

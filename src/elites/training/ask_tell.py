@@ -26,10 +26,11 @@ from numpy.typing import ArrayLike
 
 from elites import tasks
 from elites.core import algorithms, catalogue
+from elites.core.algorithm import Algorithm, Round, S
 from elites.core.evaluation import acting, actor_rows, take
 from elites.core.hyperparameters import Hyperparameters, Value
 from elites.core.td3 import Losses
-from elites.core.types import Algorithm, Array, Evaluation, Problem, Request, Round, S
+from elites.core.types import Array, Evaluation, Problem, Request
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training import searches
@@ -338,14 +339,17 @@ class AskTell(Generic[S]):
 
     def _facts(self) -> dict[str, str | int]:
         """Return what must agree between the search that was saved and the one that loads it."""
-        problem, config = self.algorithm.problem, self.algorithm.configuration
+        problem = self.algorithm.problem
+        hyperparameters = {
+            f"hyperparameter {k}": str(v) for k, v in vars(self.algorithm.hp).items()
+        }
         return {
             "algorithm": self.algorithm.name,
             "task": problem.name,
             "seed": self.seed,
             "episode_length": self.episode_length,
             "bounds": f"{problem.descriptor_low} to {problem.descriptor_high}",
-            "hyperparameters": config,
+            **hyperparameters,
         }
 
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from elites import tasks
 from elites.core import catalogue
+from elites.core.algorithm import Algorithm, S
 from elites.core.algorithms import ALGORITHMS
 from elites.core.hyperparameters import Hyperparameters, Value
-from elites.core.types import Algorithm, Problem, S
+from elites.core.types import Problem
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training.results import Run, named

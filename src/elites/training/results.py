@@ -15,10 +15,11 @@ from numpy.typing import ArrayLike
 
 from elites.core import archive as archives
 from elites.core import networks, td3
+from elites.core.algorithm import Algorithm, Metrics, S
 from elites.core.archive import Archive
 from elites.core.networks import MLP
 from elites.core.reevaluation import Reevaluation
-from elites.core.types import Algorithm, Array, Metrics, S
+from elites.core.types import Array
 from elites.training.seeds import Batched, reevaluation_keys, seed_keys
 
 

@@ -18,8 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from elites.core.algorithm import S
 from elites.core.td3 import Losses
-from elites.core.types import Array, Evaluation, Request, S, Transitions
+from elites.core.types import Array, Evaluation, Request, Transitions
 
 FORMAT = 1
 Facts = Mapping[str, str | int]

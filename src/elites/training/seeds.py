@@ -19,9 +19,10 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from elites.core import reevaluation
+from elites.core.algorithm import Algorithm, Metrics, Round, S, SearchState
 from elites.core.archive import Archive
 from elites.core.reevaluation import Reevaluation, Results
-from elites.core.types import Algorithm, Array, Evaluation, Metrics, Request, Round, S, SearchState
+from elites.core.types import Array, Evaluation, Request
 
 P = ParamSpec("P")
 T = TypeVar("T")
