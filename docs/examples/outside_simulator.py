@@ -42,7 +42,7 @@ def evaluate(asked, pipe: Connection):
 
 def search(algorithm: str, iterations: int, save: str | None = None, **hyperparameters):
     """Search with any algorithm, saving after every exchange, and return the search."""
-    point = elites.Outside(
+    point = elites.ExternalTask(
         "point",
         observation_size=3,
         action_size=2,

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from elites.core.hyperparameters import Hyperparameters
     from elites.runs.saved import load
     from elites.tasks.task import Task, TaskState
-    from elites.training import AskTell, Episode, Outside, Run, ask_tell, build, train
+    from elites.training import AskTell, Episode, ExternalTask, Run, ask_tell, build, train
 
 _LAZY = {
     "AskTell": "elites.training",
     "Episode": "elites.training",
     "Hyperparameters": "elites.core.hyperparameters",
-    "Outside": "elites.training",
+    "ExternalTask": "elites.training",
     "Run": "elites.training",
     "Task": "elites.tasks.task",
     "TaskState": "elites.tasks.task",
@@ -36,8 +36,17 @@ _LAZY = {
 }
 
 __all__ = [
-    "AskTell", "Episode", "Hyperparameters", "Outside", "Run", "Task", "TaskState", "ask_tell",
-    "build", "load", "train",
+    "AskTell",
+    "Episode",
+    "ExternalTask",
+    "Hyperparameters",
+    "Run",
+    "Task",
+    "TaskState",
+    "ask_tell",
+    "build",
+    "load",
+    "train",
 ]  # fmt: skip
 
 

@@ -177,7 +177,7 @@ def test_on_a_stochastic_task_a_policy_is_the_mean_of_its_evaluations():
     np.testing.assert_allclose(elite.descriptor, [0.2, 0.1], atol=1e-6)
     assert int(search.state.evaluations) == 3
 
-    spoilt = elites.ask_tell("noisy_point_omni", strategy("noisy_point_omni"))
-    spoilt.ask()
-    spoilt.tell([1.0, 2.0, NAN], np.zeros((3, 2)))  # by one failure
-    assert len(spoilt.archive) == 0
+    rejected = elites.ask_tell("noisy_point_omni", strategy("noisy_point_omni"))
+    rejected.ask()
+    rejected.tell([1.0, 2.0, NAN], np.zeros((3, 2)))  # by one failure
+    assert len(rejected.archive) == 0

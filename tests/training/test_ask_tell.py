@@ -307,7 +307,7 @@ search.save({str(tmp_path / "search.npz")!r})
 
 
 def outside(**changes):
-    return elites.Outside(
+    return elites.ExternalTask(
         **{
             "name": "robot", "observation_size": 3, "action_size": 2, "episode_length": 4,
             "descriptor_low": (-1.0, -1.0), "descriptor_high": (1.0, 1.0), **changes,

@@ -14,7 +14,7 @@
 A level below, `elites.build(task, name)` gives `start(key)` and `step(state, key)`.
 """
 
-from elites.training.ask_tell import Asked, AskTell, Outside, ask_tell
+from elites.training.ask_tell import Asked, AskTell, ExternalTask, ask_tell
 from elites.training.episodes import Episode
 from elites.training.loop import build, iterations_for, train, train_algorithm
 from elites.training.results import Actor, Elite, Elites, Run, SeedResult, named
@@ -35,7 +35,7 @@ __all__ = [
     "Elite",
     "Elites",
     "Episode",
-    "Outside",
+    "ExternalTask",
     "Run",
     "SeedResult",
     "ask_tell",

@@ -40,7 +40,7 @@ from elites.training.searches import Saved
 
 
 @dataclasses.dataclass(frozen=True)
-class Outside:
+class ExternalTask:
     """A task that is evaluated elsewhere: only its sizes and bounds are known here."""
 
     name: str
@@ -354,7 +354,7 @@ class AskTell(Generic[S]):
 
 
 def ask_tell(
-    task: str | Task | Outside,
+    task: str | Task | ExternalTask,
     algorithm: str | Algorithm = "dcg_me",
     *,
     seed: int = 0,
@@ -362,12 +362,12 @@ def ask_tell(
 ) -> AskTell:
     """Start a search whose policies are evaluated elsewhere.
 
-    `task` gives sizes and bounds: a name, a `Task`, or an `Outside` record of your own robot.
+    `task` gives sizes and bounds: a name, a `Task`, or an `ExternalTask` record of your own robot.
     Everything else is a field of `Hyperparameters`.
     """
     if isinstance(task, str):
         task = tasks.make(task)
-    on = task.problem() if isinstance(task, Outside) else problem(task)
+    on = task.problem() if isinstance(task, ExternalTask) else problem(task)
     if isinstance(algorithm, str):
         algorithm = algorithms.make(
             catalogue.check(algorithm), on, Hyperparameters.of(hyperparameters)
