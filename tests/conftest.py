@@ -50,7 +50,7 @@ LONGEST = (
     "test_server.py",
     "test_faults.py",
     "test_resume.py",
-    "test_training.py",
+    "test_ask_tell.py",
     "test_bad_input.py",
     "test_map_elites.py",
     "test_gpu_td3.py",

@@ -10,8 +10,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax.numpy as jnp
-
 from elites.core.archive import Archive
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
@@ -56,7 +54,9 @@ class Variation:
         """Make the offspring of an iteration, and check their number and size."""
         made = self.make(spec, state, key, self.count)
         expected = (self.count, spec.policy.size), (self.count, spec.problem.descriptor_size)
-        found = tuple(map(jnp.shape, made)) if isinstance(made, Offspring) else type(made).__name__
+        found = type(made).__name__
+        if isinstance(made, Offspring):
+            found = tuple(getattr(part, "shape", None) for part in made)
         if found != expected:
             raise ValueError(
                 f"variation '{self.origin}' must return Offspring with policies of shape "
