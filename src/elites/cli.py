@@ -478,7 +478,7 @@ def _train(config: Config, output: Path | None, resume: bool) -> int:
 
 
 def _report(path: Path, outcome: session.Outcome) -> int:
-    """Say how training ended: the exit code."""
+    """Print how training ended and return the exit code."""
     again = f"{_program()} resume {shlex.quote(str(path))}"
     if outcome.interrupted:
         print(

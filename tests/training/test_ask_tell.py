@@ -512,3 +512,18 @@ def test_a_task_outside_is_checked_like_any_other(changes, message):
 def test_an_algorithm_of_another_task_is_refused():
     with pytest.raises(ValueError, match="me was built for task 'point_omni', not for 'robot'"):
         elites.ask_tell(outside(), map_elites())
+
+
+def test_a_seed_beyond_32_bits_is_refused():
+    with pytest.raises(ValueError, match="a seed must be between 0"):
+        elites.ask_tell(outside(), "me", seed=2**32, **TINY)
+
+
+def test_states_beyond_the_bounds_are_not_more_novel(quick_compiler):
+    """State descriptors from outside are clipped, as those of the library's own rollouts are."""
+    search = elites.ask_tell(outside(), "qd_pg", **TINY)
+    n = len(search.ask())
+    far = an_episode(state_descriptors=np.full((3, 2), 9.0))
+    search.tell(np.zeros(n), np.zeros((n, 2)), episodes=[far] * n)
+    memory = search.state.memory
+    np.testing.assert_array_equal(np.asarray(memory.points)[np.asarray(memory.age) >= 0], [[1, 1]])

@@ -6,9 +6,9 @@ paper's equations 5 and 6, algorithm 5):
 
     y = S(d, d') r + discount (1 - done) min_i Q'_i(s', clip(pi'(s' | d') + noise) | d')
 
-    each step              both critics regress on y for a batch; their targets follow
-    first of every `delay`  after the critics, the actor ascends Q_1 as it was before the step, on
-                           the same batch; its target follows
+    each step                both critics regress on y for a batch; their targets follow
+    first of every `delay`   after the critics, the actor ascends Q_1 as it was before the step, on
+                             the same batch; its target follows
 
 Without conditioning the descriptors have width zero: nothing is concatenated, the similarity is 1,
 and the same code is plain TD3. Both critics are one array [2, P], each optimiser works on one flat
@@ -201,7 +201,7 @@ def update(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tuple[TD3
 
 
 def train(td3: TD3, state: TD3State, batches: Batch, key: Array) -> tuple[TD3State, Losses]:
-    """Take all steps of an iteration on batches [steps, N, ...]. Returns mean losses."""
+    """Train on batches [steps, N, ...], one step each. Returns the new state and mean losses."""
     if td3.sampled_negatives:
         batches = with_negatives(batches)
     noise = jax.random.normal(key, batches.action.shape)

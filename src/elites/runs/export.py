@@ -37,7 +37,7 @@ class Network:
 def choose(
     run: Run, actor: bool, cell: int | None, descriptor: Sequence[float], seed: int | None
 ) -> tuple[Elite | Actor, dict[str, Any]]:
-    """The policy asked for, the fittest elite if nothing was, and what to write beside it."""
+    """Return the requested policy, by default the fittest elite, and facts to write beside it."""
     if seed is not None and seed not in run.seeds:
         raise ValueError(
             f"--seed {seed} is not one of this run's: {', '.join(map(str, run.seeds))}"

@@ -35,6 +35,7 @@ from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training import searches
 from elites.training.episodes import Episode, numbers, transitions
+from elites.training.loop import checked_seeds
 from elites.training.results import Elites, named
 from elites.training.searches import Saved
 
@@ -379,7 +380,7 @@ def ask_tell(
             f"{algorithm.name} was built for task '{algorithm.problem.name}', not for '{on.name}' "
             "with these sizes and bounds"
         )
-    return AskTell(algorithm, task.episode_length, seed)
+    return AskTell(algorithm, task.episode_length, *checked_seeds([seed]))
 
 
 def _flags(valid: ArrayLike) -> np.ndarray:

@@ -31,12 +31,10 @@ class Episode:
 def transitions(
     episodes: Sequence[Episode | None], valid: np.ndarray, problem: Problem, length: int
 ) -> Transitions:
-    """Return episodes as transitions of `length` steps, none if nobody learns from them.
-
-    Steps after an episode's end are masked.
+    """Return episodes as transitions of `length` steps, masked after each episode's end.
 
     An episode that failed may be None. Its steps, and those of rows that are not `valid`, are
-    masked as a whole.
+    masked as a whole. With a `length` of 0, for algorithms without a learner, there are no steps.
     """
     rows, size = len(episodes), problem.descriptor_size
     columns = {
@@ -85,7 +83,8 @@ def _checked(episode: Episode, what: str, problem: Problem, length: int) -> dict
     if episode.state_descriptors is not None:
         places = numbers(episode.state_descriptors, f"{what}: state_descriptors")
         expected["state_descriptors"] = (places, (steps, problem.descriptor_size))
-        found["state_descriptor"] = places
+        # Clipped as the library's own rollouts are, so that leaving the bounds is not novel.
+        found["state_descriptor"] = np.clip(places, problem.descriptor_low, problem.descriptor_high)
     for name, (array, shape) in expected.items():
         if array.shape != shape:
             raise ValueError(
