@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from elites import references
+
 ALGORITHMS: dict[str, str] = {
     "me": "CVT-MAP-Elites",
     "me_es": "MAP-Elites-ES",
@@ -20,13 +22,28 @@ ALGORITHMS: dict[str, str] = {
 
 
 def check(name: str) -> str:
-    """Return the name, or raise a ValueError that lists the known ones."""
+    """Return the name of a published algorithm, or FILE.py:FUNCTION for one of the user's own.
+
+    Raises a ValueError that lists the known names.
+    """
+    if references.is_reference(name):
+        return references.check("algorithm", name)
     if name not in ALGORITHMS:
-        raise ValueError(
-            f"unknown algorithm '{name}'.{suggestion(name, ALGORITHMS)} "
-            f"Known: {', '.join(ALGORITHMS)}"
-        )
+        raise ValueError(f"{_unknown(name)}; or FILE.py:FUNCTION for one of your own")
     return name
+
+
+def check_published(name: str) -> str:
+    """Return the name of a published algorithm, or raise a ValueError that lists them."""
+    if name not in ALGORITHMS:
+        raise ValueError(_unknown(name))
+    return name
+
+
+def _unknown(name: str) -> str:
+    return (
+        f"unknown algorithm '{name}'.{suggestion(name, ALGORITHMS)} Known: {', '.join(ALGORITHMS)}"
+    )
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
