@@ -19,7 +19,7 @@ import numpy as np
 
 from elites.runs.directory import write_text
 from elites.runs.logs import read_table, text_of
-from elites.runs.words import number
+from elites.words import number
 
 METRICS = (
     ("qd_score", "QD-score"),

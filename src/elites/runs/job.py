@@ -29,9 +29,9 @@ from elites.runs.directory import (
     TooLargeError,
     read_json,
 )
-from elites.runs.words import amount
 from elites.tasks.task import Task
 from elites.training import Batched
+from elites.words import amount
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,8 +22,8 @@ from elites.runs.config import Config
 from elites.runs.directory import METRICS, REACH, RunDirectory, RunError
 from elites.runs.job import Job
 from elites.runs.logs import Events, Table, read_table
-from elites.runs.progress import Progress
 from elites.training import named
+from elites.training.progress import Progress
 
 REACH_COLUMNS = ("qd_score", "descriptor_error", "actor_qd_score", "actor_descriptor_error")
 

@@ -41,11 +41,11 @@ from elites.runs.job import (
     warn,
 )
 from elites.runs.outcome import Outcome
-from elites.runs.progress import Progress
 from elites.runs.recording import Recorder
 from elites.runs.signals import Signals
-from elites.runs.words import amount, counted, duration
 from elites.training import iteration_keys, seed_keys
+from elites.training.progress import Progress
+from elites.words import amount, counted, duration
 
 # ---------------------------------------------------------------------------------------- the loop
 

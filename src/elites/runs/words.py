@@ -1,50 +1,5 @@
-"""Numbers in words for people: amounts of memory, times, counted things, aligned columns."""
+"""The functions of `elites.words`, under the name that they had before."""
 
-from __future__ import annotations
+from elites.words import amount, columns, counted, duration, number
 
-from collections.abc import Sequence
-
-
-def number(value: float) -> str:
-    """Of any size, with about four digits; a dash where there is none."""
-    if value != value:
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def amount(count: float) -> str:
-    """Bytes: 4.1 kB, 383 MB."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:,.0f} TB" if value >= 1000 else f"{value:.3g} TB"
-
-
-def duration(seconds: float) -> str:
-    """A time for people: 45 s, 3 min 20 s, 2 h 5 min."""
-    if seconds == float("inf"):
-        return "unknown time"
-    seconds = round(seconds)
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
-
-
-def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Lines with aligned columns; those in `right` are aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+__all__ = ["amount", "columns", "counted", "duration", "number"]

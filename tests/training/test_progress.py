@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 
-from elites.runs import progress
+from elites.training import progress
 
 
 class Terminal(io.StringIO):
@@ -35,6 +35,16 @@ def test_a_narrow_terminal_is_not_overflown(monkeypatch):
     stream = Terminal()
     progress.Progress(10, stream=stream).update(3, 5000, 123456.0, 0.5)
     assert len(stream.getvalue().rpartition("\x1b[K")[2]) < 30
+
+
+def test_a_notebook_overwrites_what_it_cannot_erase():
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    assert progress.can_overwrite(stream)
+    shown = progress.Progress(10, stream=stream)
+    shown._show("a long line")
+    shown._show("short")
+    shown.say("told")
+    assert stream.getvalue() == "\ra long line\rshort      \r     \rtold\n"
 
 
 def test_elsewhere_there_are_plain_lines():
