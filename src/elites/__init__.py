@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from elites.core.hyperparameters import Hyperparameters
     from elites.runs.saved import load
+    from elites.runs.saving import save
     from elites.tasks.task import Task, TaskState
     from elites.training import (
         AskTell,
@@ -44,6 +45,7 @@ _LAZY = {
     "ask_tell": "elites.training",
     "build": "elites.training",
     "load": "elites.runs.saved",
+    "save": "elites.runs.saving",
     "train": "elites.training",
 }
 
@@ -60,6 +62,7 @@ __all__ = [
     "ask_tell",
     "build",
     "load",
+    "save",
     "train",
 ]  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Record a session of training: metrics, re-evaluations and checkpoints.
 
-`Recorder` is what the training loop calls. `_Logs` holds the tables and TensorBoard events, which
+`Recorder` is what the training loop calls. `Logs` holds the tables and TensorBoard events, which
 grow with every iteration. `_Saver` writes checkpoints in a thread of its own.
 """
 
@@ -46,7 +46,7 @@ class Recorder:
         self._run, self._config, self._job, self._progress = run, config, job, progress
         self._seconds_before = last.information.get("seconds", 0.0) if last else 0.0
         self._begun = time.perf_counter()
-        self._logs = _Logs(run, config, job, through=last.iteration if last else None)
+        self._logs = Logs(run, config, job, through=last.iteration if last else None)
         self._saver = _Saver(run)
         self._pending: tuple[int, Metrics] | None = None
         self._last_saved = last.iteration if last else -1
@@ -70,7 +70,13 @@ class Recorder:
         if complaint := _not_finite(iteration, metrics, self._config):
             self._saver.wait()
             raise RunError(f"{complaint} {_last_good(self._run)}")
-        self._logs.iteration(iteration, metrics, self.seconds(), self._progress)
+        self._logs.iteration(iteration, metrics, self.seconds())
+        self._progress.update(
+            iteration,
+            float(metrics["evaluations"][0]),
+            float(np.median(metrics["qd_score"])),
+            float(np.median(metrics["coverage"])),
+        )
 
     def reevaluation(self, iteration: int, again: Reevaluation) -> None:
         """Write a row of re-evaluation."""
@@ -166,7 +172,7 @@ class _Saver:
         self._pool.shutdown(wait=True)
 
 
-class _Logs:
+class Logs:
     """The files that grow during training."""
 
     def __init__(self, run: RunDirectory, config: Config, job: Job, through: int | None):
@@ -182,7 +188,8 @@ class _Logs:
             for seed in config.seed_numbers
         ]
 
-    def iteration(self, number: int, metrics: dict, seconds: float, progress: Progress) -> None:
+    def iteration(self, number: int, metrics: Mapping[str, np.ndarray], seconds: float) -> None:
+        """Write the metrics [seeds] of an iteration."""
         if self._metrics is None:
             columns = ("iteration", "seed", *metrics, "seconds")
             self._metrics = Table(self._run / METRICS, columns, self._through)
@@ -192,12 +199,6 @@ class _Logs:
             rows.append({"iteration": number, "seed": seed, **values, "seconds": f"{seconds:.3f}"})
             self._events[i].scalars(number, {k.replace(".", "/"): v for k, v in values.items()})
         self._metrics.append(rows)
-        progress.update(
-            number,
-            float(metrics["evaluations"][0]),
-            float(np.median(metrics["qd_score"])),
-            float(np.median(metrics["coverage"])),
-        )
 
     def reevaluation(self, number: int, again: Reevaluation, seconds: float) -> None:
         if number in self._reevaluated:

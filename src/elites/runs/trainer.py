@@ -11,7 +11,6 @@ keys, and a resumed run computes the same bits as an uninterrupted one.
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import sys
 from pathlib import Path
@@ -27,7 +26,6 @@ from elites.runs import evaluation, saved, snapshots
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import (
-    ENVIRONMENT,
     RunDirectory,
     RunError,
     TooLargeError,
@@ -77,7 +75,7 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job) -> None:
     """Write what the run is, and remove what a killed process left behind."""
     directories.write_json(run / directories.CONFIG, config.to_json())
     directories.write_json(run / directories.RESOLVED, job.facts())
-    _report_environment(run)
+    directories.record_session(run, shlex.join(["elites", *sys.argv[1:]]))
     # A summary marks a run as finished, which it no longer is.
     (run / directories.SUMMARY).unlink(missing_ok=True)
     checkpoints.sweep(run.checkpoints)
@@ -205,15 +203,6 @@ def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
             if int(path.name) > found.iteration:
                 checkpoints.set_aside(path)
     return found
-
-
-def _report_environment(run: RunDirectory) -> None:
-    path = run / ENVIRONMENT
-    sessions: list[Any] = []
-    with contextlib.suppress(FileNotFoundError, RunError):
-        sessions = directories.read_json(path)
-    command = shlex.join(["elites", *sys.argv[1:]])
-    directories.write_json(path, [*sessions, {"command": command, **directories.environment()}])
 
 
 # ----------------------------------------------------------------------------------------- summary

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import operator
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import SupportsIndex
 
 import jax
@@ -19,7 +24,7 @@ from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training.builders import Builder, build_algorithm
 from elites.training.progress import Progress, can_overwrite
-from elites.training.results import Run, named
+from elites.training.results import Run, Source, named
 from elites.training.seeds import Batched, iteration_keys, seed_keys
 from elites.training.stopping import Interrupts, StopTraining, TrainingInterrupted
 
@@ -73,13 +78,8 @@ def train(
     """
     on, values = _task_of(task), _hyperparameters(preset, hp, hyperparameters)
     budget = presets.get(preset).evaluations if evaluations is None else evaluations
-    return _train(
-        _build(on, algorithm, values),
-        seeds,
-        budget,
-        progress,
-        callback,
-    )
+    source = Source(values, budget, preset, on, task, algorithm)
+    return _train(_build(on, algorithm, values), source, seeds, progress, callback)
 
 
 def train_algorithm(
@@ -91,24 +91,24 @@ def train_algorithm(
     callback: Callback | Sequence[Callback] = (),
 ) -> Run[S]:
     """Train an algorithm that is already built, from the registry or your own. See `train`."""
-    return _train(algorithm, seeds, evaluations, progress, callback)
+    return _train(algorithm, Source(algorithm.hp, evaluations), seeds, progress, callback)
 
 
 def _train(
     algorithm: Algorithm[S],
+    source: Source,
     seeds: int | Sequence[int],
-    evaluations: int,
     progress: bool | Callback | None,
     callback: Callback | Sequence[Callback],
 ) -> Run[S]:
     chosen = seeds if isinstance(seeds, Sequence) else range(_integer("seeds", seeds))
     seeds = checked_seeds(chosen)
-    total = iterations_for(algorithm, evaluations)
+    total = iterations_for(algorithm, source.evaluations)
     callbacks = _callbacks(progress, callback)
     history: list[dict[str, np.ndarray]] = []
     with Interrupts() as interrupts, _display(progress, total) as display:
         with display.compiling(report=False) if display else contextlib.nullcontext():
-            batched, keys = Batched(algorithm, len(seeds)), seed_keys(seeds)
+            batched, keys = Batched(algorithm, len(seeds), _kernels()), seed_keys(seeds)
             batched.compile(batched.shapes(keys), keys)
             state = jax.block_until_ready(batched.start(iteration_keys(keys, 0)))
         begun = time.perf_counter()
@@ -123,10 +123,24 @@ def _train(
     if not history:
         raise KeyboardInterrupt
     table = {name: np.stack([row[name] for row in history]) for name in history[0]}
-    run = Run(algorithm, tuple(seeds), state.archive, algorithm.actor(state), table, state)
+    archives, actors = state.archive, algorithm.actor(state)
+    run = Run(algorithm, tuple(seeds), archives, actors, table, state, _kernels(), source)
     if interrupts.received:
         raise TrainingInterrupted(run, len(history), total)
     return run
+
+
+@functools.cache
+def _kernels() -> Path | None:
+    """Return a directory that remembers, for this process, which kernels the compiler chose.
+
+    With it, a re-evaluation on a GPU computes the bits of training, and `save` keeps the choices.
+    """
+    if jax.default_backend() != "gpu":
+        return None
+    path = tempfile.mkdtemp(prefix="elites-kernels-")
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return Path(path)
 
 
 @contextlib.contextmanager
