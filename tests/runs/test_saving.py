@@ -124,6 +124,17 @@ def test_an_error_leaves_nothing_behind(small, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_kernels_that_the_compiler_chose_are_kept(small, tmp_path):
+    """As on a GPU, where other kernels would compute other bits."""
+    (tmp_path / "chosen").mkdir()
+    (tmp_path / "chosen" / "fusion_1.textproto").write_text("best")
+    run = dataclasses.replace(small, kernels=tmp_path / "chosen")
+    run.save(tmp_path / "run")
+    succeed("pack", tmp_path / "run", "--output", tmp_path / "run.zip")
+    succeed("unpack", tmp_path / "run.zip", "--output", tmp_path / "again")
+    assert (tmp_path / "again" / "kernels" / "fusion_1.textproto").read_text() == "best"
+
+
 def test_a_loaded_run_is_copied_not_saved(small, tmp_path):
     small.save(tmp_path / "run")
     with pytest.raises(ValueError, match="copy its directory instead"):
@@ -205,9 +216,7 @@ def test_a_registered_task_is_saved_by_its_file(tmp_path, monkeypatch):
 def test_what_cannot_be_found_again_is_refused_until_it_is_named(tmp_path):
     task, own = paid(), str(HERE / "own_tasks.py")
     run = elites.train(task, lambda p, hp: mutation(p, hp), preset="smoke", evaluations=64)
-    with pytest.raises(
-        ValueError, match=r"task 'paid' was given as an object.*task='FILE"
-    ):
+    with pytest.raises(ValueError, match=r"task 'paid' was given as an object.*task='FILE"):
         run.save(tmp_path / "run")
     with pytest.raises(ValueError, match=r"algorithm was given as .*<lambda>, which another proc"):
         run.save(tmp_path / "run", task=f"{own}:paid")
