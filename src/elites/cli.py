@@ -90,9 +90,13 @@ class Train:
     """The run directory; runs/TASK-ALGORITHM if not given."""
     resume: bool = False
     """Go on if that directory holds this very run already, instead of refusing."""
+    accept_changed_task: bool = False
+    """With --resume, go on even if the code of the task or the algorithm has changed."""
 
     def __call__(self) -> int:
-        return _train(self.config, self.output, self.resume)
+        if self.accept_changed_task and not self.resume:
+            raise ValueError("--accept-changed-task is for --resume")
+        return _train(self.config, self.output, self.resume, self.accept_changed_task)
 
 
 def resume(
@@ -101,6 +105,7 @@ def resume(
     checkpoint_every: int | None = None,
     reach_every: int | None = None,
     device: Device | None = None,
+    accept_changed_task: bool = False,
 ) -> int:
     """Go on with a run, from its last complete checkpoint.
 
@@ -110,6 +115,8 @@ def resume(
         checkpoint_every: Iterations between two checkpoints from now on.
         reach_every: Iterations between two re-evaluations from now on.
         device: Where to compute from now on; results repeat to the bit on the same device only.
+        accept_changed_task: Go on even if the code of the task or the algorithm has changed since
+            the run was trained; the run records it.
     """
     given = {
         "evaluations": evaluations,
@@ -118,7 +125,7 @@ def resume(
         "device": device,
     }
     changes = {name: value for name, value in given.items() if value is not None}
-    return _report(run, session.resume(run, **changes))
+    return _report(run, session.resume(run, accept_changed_task, **changes))
 
 
 def evaluate(
@@ -470,11 +477,12 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 STOPPED = 3  # exit code of a run that a signal stopped and that can be resumed
 
 
-def _train(config: Config, output: Path | None, resume: bool) -> int:
+def _train(
+    config: Config, output: Path | None, resume: bool, accept_changed_task: bool = False
+) -> int:
     config.check()
-    name = registry.short_name(config.task)
-    path = output or Path("runs") / f"{name}-{config.algorithm}"
-    return _report(path, session.start(path, config, go_on=resume))
+    path = output or Path("runs") / config.name
+    return _report(path, session.start(path, config, resume, accept_changed_task))
 
 
 def _report(path: Path, outcome: session.Outcome) -> int:
