@@ -7,7 +7,7 @@ Without JAX, so that help and refusals come at once:
 - `session`: a process's turn at a run: start, resume
 - `checkpoint`, `snapshots`: everything a run is, in files no fault corrupts unnoticed; its archive
   over time
-- `logs`, `progress`, `words`: metrics as CSV and TensorBoard events; what the terminal shows
+- `logs`: metrics as CSV and TensorBoard events
 - `figures`, `voronoi`, `info`, `sharing`: what is drawn, said and packed of a run
 
 With it:
@@ -15,4 +15,6 @@ With it:
 - `job`: a configuration made real, on a device that has room for it
 - `trainer`, `signals`: the loop: compile, iterate, log, save, stop
 - `saved`, `evaluation`, `export`: a run read back, evaluated again, its policies for elsewhere
+- `saving`: a run that was trained in Python, as a directory
+- `fingerprints`, `unchanged`: whether the code of task and algorithm is that of the training
 """
