@@ -17,7 +17,7 @@ import pytest
 from specs import spec_of
 
 import elites
-from elites.core import algorithms, map_elites, networks, td3
+from elites.core import algorithms, counter, map_elites, networks, td3
 from elites.core import replay as replays
 from elites.core.algorithm import Algorithm, Metrics
 from elites.core.archive import Archive
@@ -155,9 +155,9 @@ def test_evaluations_count_offspring_and_steps_count_all(name):
     run = trial(name)
     episodes = BATCH + {"dcg_me": BATCH, "dcg_me_unconditioned_actor": 1}.get(name, 0)
     assert [int(s.evaluations) for s in (run.before, run.after)] == [BATCH, 2 * BATCH]
-    assert [int(s.env_steps) for s in (run.before, run.after)] == [25 * episodes, 50 * episodes]
+    assert [counter.value(s.env_steps) for s in (run.before, run.after)] == [25 * episodes, 50 * episodes]
     assert int(run.metrics.evaluations) == 2 * BATCH
-    assert int(run.metrics.env_steps) == 50 * episodes
+    assert counter.value(run.metrics.env_steps) == 50 * episodes
 
 
 @pytest.mark.parametrize("name", CONDITIONED)
@@ -395,7 +395,7 @@ def test_rejected_counts_offspring_and_actor_rollouts(actor_conditioned, actor_v
         state, metrics = tell(state, request, evaluation)
         assert int(state.rejected) == int(metrics.rejected) == times * (2 + failed)
         assert int(state.evaluations) == times * 4
-        assert int(state.env_steps) == times * probe.STEPS * (4 + len(actor_valid))
+        assert counter.value(state.env_steps) == times * probe.STEPS * (4 + len(actor_valid))
         assert int(state.iteration) == times - 1
     assert np.isfinite(state.archive.fitness).sum() == 1
     assert float(state.archive.fitness.max()) == 0.5

@@ -13,7 +13,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 import elites
-from elites.core import networks
+from elites.core import counter, networks
 from elites.core import replay as replays
 from elites.tasks.rollout import evaluate
 from small import SMALL
@@ -437,7 +437,7 @@ def test_episodes_of_any_length_are_stored(quick_compiler):
     assert dict(zip(rewards, counts, strict=True)) == {0.0: 1, 10.0: 4, 20.0: 2, 30.0: 3, 50.0: 1}
     assert columns["done"].sum() == 2  # rows 0 and 2; row 4 failed
     assert columns["truncation"].sum() == 3
-    assert int(search.state.env_steps) == stored
+    assert counter.value(search.state.env_steps) == stored
     assert int(search.state.rejected) == 1
 
 

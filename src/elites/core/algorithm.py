@@ -31,7 +31,7 @@ class Metrics(NamedTuple):
     coverage: Array  # []
     max_fitness: Array  # []
     evaluations: Array  # [] since the start: offspring, as the paper counts its budget
-    env_steps: Array  # [] since the start: all steps of all rollouts, actor rollouts included
+    env_steps: Array  # [2] since the start: steps of all rollouts, the actor's too; see `counter`
     added: dict[str, Array]  # [] offspring that entered the archive
     rejected: Array  # [] since the start: rollouts that diverged or gave a non-finite result
     critic_loss: dict[str, Array]  # []
@@ -73,9 +73,9 @@ class SearchState(Protocol):
     @property
     def evaluations(self) -> Array: ...  # [] uint32, this and the following: see `Metrics`
     @property
-    def env_steps(self) -> Array: ...
+    def env_steps(self) -> Array: ...  # [2] uint32
     @property
-    def rejected(self) -> Array: ...
+    def rejected(self) -> Array: ...  # [] uint32
 
 
 S = TypeVar("S", bound=SearchState)

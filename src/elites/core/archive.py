@@ -1,6 +1,7 @@
 """The archive of elites: one cell for each kind of behaviour, holding the best policy found for it.
 
-Cells are the Voronoi regions of fixed centroids (`centroids.py`). A candidate belongs to the cell
+Cells are the Voronoi regions of fixed centroids (`centroids.py`), by distances relative to the
+extents of the descriptor space (`distances.py`). A candidate belongs to the cell
 of its descriptor and replaces the elite there if it is strictly fitter. If several candidates of a
 batch belong to one cell, the fittest competes, and the first of equals. A candidate whose fitness
 or descriptor is not finite is rejected and cannot displace another.
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from elites.core.distances import Weights, nearest_row
 from elites.core.sampling import uniform_index
 
 Array = jax.Array
@@ -65,18 +67,9 @@ def filled(archive: Archive) -> Array:
     return archive.fitness > -jnp.inf
 
 
-def cell_of(archive: Archive, descriptors: Array) -> Array:
+def cell_of(archive: Archive, descriptors: Array, weights: Weights) -> Array:
     """Return the cell [n] of each descriptor [n, D]."""
-    return nearest_rows(archive.centroids, descriptors)
-
-
-def nearest_rows(rows: Array, points: Array) -> Array:
-    """Return the index [n] of the row of [R, D] nearest to each point [n, D], first of equals."""
-    # Differences, because the expanded square loses the digits that tell close rows apart.
-    squares = [
-        jnp.square(points[:, i][:, None] - rows[:, i][None, :]) for i in range(rows.shape[1])
-    ]
-    return jnp.argmin(sum(squares[1:], start=squares[0]), axis=1)
+    return nearest_row(descriptors, archive.centroids, weights)
 
 
 def add(
@@ -87,12 +80,16 @@ def add(
     valid: Array,
     origin: Array,
     iteration: Array,
+    weights: Weights,
 ) -> Addition:
-    """Let a batch of candidates [b] compete for their cells."""
+    """Let a batch of candidates [b] compete for their cells.
+
+    `weights` are those of the descriptor's axes, see `Problem.weights`.
+    """
     batch, cells = fitness.shape[0], archive.fitness.shape[0]
     accepted = valid & jnp.isfinite(fitness) & jnp.isfinite(descriptors).all(-1)
     # Rejected candidates go to an extra cell behind the last one, which is then dropped.
-    cell = jnp.where(accepted, cell_of(archive, descriptors), cells)
+    cell = jnp.where(accepted, cell_of(archive, descriptors, weights), cells)
     fitness = jnp.where(accepted, fitness, -jnp.inf)
 
     best = jnp.full(cells + 1, -jnp.inf).at[cell].max(fitness)

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from elites.core import archive as archives
-from elites.core import networks, novelty, td3
+from elites.core import counter, distances, networks, novelty, td3
 from elites.core import replay as replays
 from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
@@ -85,7 +85,7 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
         memory=novelty.empty(spec.hp.novelty_memory, size) if spec.rewards_novelty else None,
         iteration=jnp.full((), -1, jnp.int32),
         evaluations=zero,
-        env_steps=zero,
+        env_steps=counter.zero(),
         rejected=zero,
     )
 
@@ -131,8 +131,9 @@ def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses
         rows = replays.columns(spec.layout, replays.sample(state.replay, sample_key, shape))
         if learner.rewards_novelty:
             assert state.memory is not None
-            points, neighbours = rows["state_descriptor"], spec.hp.novelty_neighbours
-            rows["reward"] = novelty.rewards(state.memory, points, neighbours)[..., None]
+            points = distances.weighted(rows["state_descriptor"], spec.problem.weights)
+            reward = novelty.rewards(state.memory, points, spec.hp.novelty_neighbours)
+            rows["reward"] = reward[..., None]
         batches = td3.Batch.of_columns(rows, learner.td3.critic_conditioned)
         learners[learner.name], losses[learner.name] = td3.train(
             learner.td3, state.learners[learner.name], batches, noise_key
@@ -178,13 +179,14 @@ def tell(
         valid=evaluation.valid[:n],
         origin=request.origins,
         iteration=iteration,
+        weights=spec.problem.weights,
     )
     failed = jnp.concatenate([rejected, ~evaluation.valid[n:]])  # actor rollouts count too
     state = state._replace(
         archive=archive,
         iteration=iteration,
         evaluations=state.evaluations + jnp.uint32(n),
-        env_steps=state.env_steps + evaluation.steps.sum().astype(jnp.uint32),
+        env_steps=counter.add(state.env_steps, evaluation.steps.sum()),
         rejected=state.rejected + failed.sum().astype(jnp.uint32),
     )
     if spec.learners:
@@ -214,7 +216,7 @@ def store(spec: Spec, state: State, request: Request, evaluation: Evaluation) ->
     assert state.replay is not None
     state = state._replace(replay=replays.insert(state.replay, spec.layout, columns, mask))
     if state.memory is not None:
-        points, threshold = columns["state_descriptor"], spec.hp.novelty_threshold
-        memory = novelty.insert_distant(state.memory, points, mask, threshold)
+        points = distances.weighted(columns["state_descriptor"], spec.problem.weights)
+        memory = novelty.insert_distant(state.memory, points, mask, spec.hp.novelty_threshold)
         state = state._replace(memory=memory)
     return state

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import optax
 
 from elites.core import archive as archives
-from elites.core import es, networks, novelty
+from elites.core import counter, distances, es, networks, novelty
 from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
 from elites.core.evaluation import evaluate
@@ -45,7 +45,7 @@ class State(NamedTuple):
     memory: Memory  # descriptors of past offspring
     iteration: Array  # [] int32, -1 before anything was told
     evaluations: Array  # [] uint32
-    env_steps: Array  # [] uint32
+    env_steps: Array  # [2] uint32, see `counter`
     rejected: Array  # [] uint32
 
 
@@ -99,7 +99,8 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
         parent=parent,
         moments=optax.adam(spec.hp.es_learning_rate).init(parent),
         memory=novelty.empty(spec.hp.es_memory, spec.problem.descriptor_size),
-        iteration=jnp.full((), -1, jnp.int32), evaluations=zero, env_steps=zero, rejected=zero,
+        iteration=jnp.full((), -1, jnp.int32), evaluations=zero, env_steps=counter.zero(),
+        rejected=zero,
     )  # fmt: skip
 
 
@@ -146,6 +147,12 @@ def exploring(spec: Spec, state: State) -> Array:
     return (state.iteration // spec.hp.es_generations) % 2 == 0
 
 
+def distance_to_memory(spec: Spec, state: State, descriptors: Array) -> Array:
+    """Return the novelty [n] of descriptors [n, D]: the mean distance to their neighbours."""
+    points = distances.weighted(descriptors, spec.problem.weights)
+    return novelty.mean_distance(state.memory, points, spec.hp.es_neighbours, squared=False)
+
+
 def draw_parent(spec: Spec, state: State, key: Array) -> Array:
     """Choose the cell to continue from. With fewer filled cells than required, use those."""
     archive = state.archive
@@ -157,9 +164,7 @@ def draw_parent(spec: Spec, state: State, key: Array) -> Array:
         available = jnp.minimum(among.sum(), count)
         return best[jax.random.randint(pick_key, (), 0, jnp.maximum(available, 1))]
 
-    cell_novelty = novelty.mean_distance(
-        state.memory, archive.descriptors, spec.hp.es_neighbours, squared=False
-    )
+    cell_novelty = distance_to_memory(spec, state, archive.descriptors)
     youngest = min(_LAST_IMPROVED, spec.hp.cells)
     by_age = jax.lax.top_k(jnp.where(full, archive.born, -2), youngest)[1]
     recent = full & jnp.zeros(spec.hp.cells, bool).at[by_age].set(True)
@@ -188,9 +193,7 @@ def tell_copies(
     spec: Spec, state: State, request: Request, copies: Evaluation
 ) -> tuple[State, None]:
     """Replace the parent by its offspring: one Adam step along the gradient of the score."""
-    distance = novelty.mean_distance(
-        state.memory, copies.descriptors, spec.hp.es_neighbours, squared=False
-    )
+    distance = distance_to_memory(spec, state, copies.descriptors)
     score = jnp.where(exploring(spec, state), distance, copies.fitness)
     # A failed copy ranks last in both modes, whatever else was reported about it.
     finite = jnp.isfinite(copies.fitness) & jnp.isfinite(copies.descriptors).all(-1)
@@ -205,7 +208,7 @@ def tell_copies(
         parent=parent,
         moments=moments,
         evaluations=state.evaluations + jnp.uint32(spec.hp.es_samples),
-        env_steps=state.env_steps + copies.steps.sum().astype(jnp.uint32),
+        env_steps=counter.add(state.env_steps, copies.steps.sum()),
         rejected=state.rejected + failed.sum().astype(jnp.uint32),
     ), None
 
@@ -226,18 +229,20 @@ def tell_offspring(
     fitness = evaluation.fitness[: spec.repeats].mean(0)[None]
     descriptors = evaluation.descriptors[: spec.repeats].mean(0)[None]
     valid = evaluation.valid[: spec.repeats].all(0)[None]
-    steps = evaluation.steps[: spec.repeats].sum().astype(jnp.uint32)
+    steps = evaluation.steps[: spec.repeats].sum()
     iteration, origin = state.iteration + 1, request.origins[:1]
     archive, added, rejected = archives.add(
         state.archive, state.parent[None], fitness, descriptors, valid, origin,
-        iteration,
+        iteration, spec.problem.weights,
     )  # fmt: skip
     state = state._replace(
         archive=archive,
-        memory=novelty.append(state.memory, descriptors, ~rejected),
+        memory=novelty.append(
+            state.memory, distances.weighted(descriptors, spec.problem.weights), ~rejected
+        ),
         iteration=iteration,
         evaluations=state.evaluations + jnp.uint32(spec.repeats),
-        env_steps=state.env_steps + steps,
+        env_steps=counter.add(state.env_steps, steps),
         rejected=state.rejected + rejected.sum().astype(jnp.uint32),
     )
     return state, Metrics.of(state, ORIGINS, origin, added)

@@ -1,7 +1,8 @@
 """Novelty: the distance of a descriptor to its nearest neighbours among those seen before.
 
 `Memory` is a ring of descriptors, first in, first out. QD-PG stores states that are far enough from
-all stored ones (`insert_distant`). MAP-Elites-ES stores every offspring (`append`).
+all stored ones (`insert_distant`). MAP-Elites-ES stores every offspring (`append`). All descriptors
+here are weighted (`distances.weighted`), so that distances count their axes alike.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from elites.core import ring
+from elites.core.distances import pairwise_squared
 
 Array = jax.Array
 
@@ -46,7 +48,7 @@ def append(memory: Memory, points: Array, mask: Array) -> Memory:
 
 def nearest_squared(memory: Memory, points: Array, neighbours: int) -> Array:
     """Return squared distances [n, k] to the k nearest stored points, inf where there are fewer."""
-    distance = jnp.where(memory.age[None] >= 0, _squared(points, memory.points), jnp.inf)
+    distance = jnp.where(memory.age[None] >= 0, pairwise_squared(points, memory.points), jnp.inf)
     count = min(neighbours, memory.points.shape[0])
     return -jax.lax.top_k(-distance, count)[0]
 
@@ -87,11 +89,11 @@ def insert_distant(
 
     def offer(memory: Memory, candidates: tuple[Array, Array]):
         points, mask = candidates
-        near = (_squared(points, memory.points) <= limit) & (memory.age[None] >= 0)
+        near = (pairwise_squared(points, memory.points) <= limit) & (memory.age[None] >= 0)
         # A stored point blocks a candidate until it is overwritten, so only the youngest of the
         # stored points near a candidate matters.
         youngest = jnp.max(jnp.where(near, memory.age[None], -1), axis=1)
-        close_before = jnp.tril(_squared(points, points) <= limit, k=-1)
+        close_before = jnp.tril(pairwise_squared(points, points) <= limit, k=-1)
 
         def decide(guess: Array) -> Array:
             entered_before = jnp.cumsum(guess) - guess
@@ -107,9 +109,3 @@ def insert_distant(
 
     blocks = (points.reshape(-1, block, points.shape[1]), mask.reshape(-1, block))
     return jax.lax.scan(offer, memory, blocks)[0]
-
-
-def _squared(a: Array, b: Array) -> Array:
-    """Return squared distances [n, m]."""
-    squares = [jnp.square(a[:, i][:, None] - b[:, i][None, :]) for i in range(a.shape[1])]
-    return sum(squares[1:], start=squares[0])

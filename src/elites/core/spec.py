@@ -28,7 +28,7 @@ class State(NamedTuple):
     memory: Memory | None  # state descriptors, for a learner that is rewarded for novelty
     iteration: Array  # [] int32: -1 before the start is told, 0 after it
     evaluations: Array  # [] uint32
-    env_steps: Array  # [] uint32
+    env_steps: Array  # [2] uint32, see `counter`
     rejected: Array  # [] uint32
 
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.core import networks
+from elites.core import distances, networks
 from elites.core.networks import MLP
 
 Array = jax.Array
@@ -85,6 +85,11 @@ class Problem:
         """Extents of the descriptor space, in task units."""
         bounds = zip(self.descriptor_low, self.descriptor_high, strict=True)
         return tuple(high - low for low, high in bounds)
+
+    @property
+    def weights(self) -> distances.Weights:
+        """Weights of the descriptor's axes in distances, see `distances`."""
+        return distances.weights_of(self.ranges)
 
     def policy(self, hidden: tuple[int, ...]) -> MLP:
         """Return the network of a policy, from observations to actions in [-1, 1]."""

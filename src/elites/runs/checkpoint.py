@@ -228,11 +228,25 @@ def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Ch
         if not isinstance(entries, dict):
             raise CheckpointError(f"{path / _MANIFEST}: damaged: no entry for {name}")
         listed |= entries
+    narrow: list[str] = []
     if expected is not None:
-        _compare(path, listed, expected)
+        narrow = [name for name in expected if _is_narrow(name, listed, expected)]
+        as_saved = {name: (expected[name][0][:-1], expected[name][1]) for name in narrow}
+        _compare(path, listed, {**expected, **as_saved})
     for name in names:
         arrays |= read_arrays(path / name, manifest["arrays"][name])
+    for name in narrow:
+        arrays[name] = np.stack([arrays[name], np.zeros_like(arrays[name])], axis=-1)
     return Checkpoint(path, manifest["iteration"], manifest["information"], arrays)
+
+
+def _is_narrow(name: str, listed: Mapping[str, Any], expected: Shapes) -> bool:
+    """Return whether an array is the counter `env_steps` as earlier versions saved it.
+
+    They counted in one word of 32 bits, the low one of the two words of today.
+    """
+    shape = expected[name][0]
+    return name == "env_steps" and name in listed and listed[name]["shape"] == list(shape[:-1])
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

@@ -29,8 +29,13 @@ METRICS = (
     ("descriptor_error", "descriptor error of the archive"),
     ("actor_qd_score", "descriptor-conditioned QD-score"),
     ("actor_descriptor_error", "descriptor error of the actor"),
+    ("actor_rebinned_qd_score", "QD-score of the actor, re-binned"),
+    ("actor_rebinned_coverage", "coverage of the actor, re-binned"),
 )
-"""Columns and what they are called. The paper's five: the first three and the last two."""
+"""Columns and their titles.
+
+The paper's five metrics are the first three, `actor_qd_score` and `actor_descriptor_error`.
+"""
 
 
 def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
@@ -51,6 +56,8 @@ def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
                 again.descriptor_error[i],
                 again.actor_qd_score[i],
                 again.actor_descriptor_error[i],
+                again.actor_rebinned_qd_score[i],
+                again.actor_rebinned_coverage[i],
             ]
         )
         cells += [[seed, iteration, *_cell_row(i, cell, archive, again)] for cell in archive.cells]
@@ -72,6 +79,7 @@ def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
             "actor_fitness",
             *_numbered("actor_descriptor", size),
             "actor_descriptor_error",
+            "actor_cell",
         ],
         cells,
     )
@@ -83,8 +91,10 @@ def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
 def _cell_row(i: int, cell: int, archive: Any, again: Any) -> list[Any]:
     stored = archive.arrays
 
+    weights = np.float32(archive.algorithm.problem.weights)
+
     def error(reached: np.ndarray) -> np.float32:
-        return np.float32(np.linalg.norm(reached - stored.descriptors[cell]))
+        return np.float32(np.linalg.norm(weights * (reached - stored.descriptors[cell])))
 
     return [
         int(cell),
@@ -99,6 +109,7 @@ def _cell_row(i: int, cell: int, archive: Any, again: Any) -> list[Any]:
         again.actor_fitness[i][cell],
         *again.actor_descriptors[i][cell],
         error(again.actor_descriptors[i][cell]),
+        again.actor_cells[i][cell],
     ]
 
 
@@ -129,7 +140,7 @@ def table(directory: Path) -> list[list[str]]:
     seeds = len(values["seed"])
     rows = [["", "median" if seeds > 1 else "value", *(["lowest", "highest"] if seeds > 1 else [])]]
     for name, title in METRICS:
-        column = values[name].astype(float)
+        column = values.get(name, np.full(seeds, np.nan)).astype(float)  # older tables lack some
         if np.isnan(column).all():
             continue
         spread = [np.nanmedian(column), np.nanmin(column), np.nanmax(column)]
@@ -139,7 +150,7 @@ def table(directory: Path) -> list[list[str]]:
 
 
 def _number(name: str, value: float) -> str:
-    return f"{100 * value:.1f} %" if name == "coverage" else number(value)
+    return f"{100 * value:.1f} %" if name.endswith("coverage") else number(value)
 
 
 def markdown(directory: Path) -> list[str]:

@@ -131,25 +131,41 @@ def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
 
 
 def _reach_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
-    """The archive; the actor's fitness in the same cells; asked and reached places."""
-    rows = cells["seed"] == seed
-    cell = cells["cell"][rows].astype(int)
-    size = len(facts["descriptor_low"])
-    asked = np.stack([cells[f"descriptor_{i}"][rows] for i in range(size)], axis=1)
-    reached = np.stack([cells[f"actor_descriptor_{i}"][rows] for i in range(size)], axis=1)
-    error = cells["actor_descriptor_error"][rows]
-    stored, led = (_per_cell(snapshot, cell, cells[n][rows]) for n in ("fitness", "actor_fitness"))
-    scale = scale_of(np.concatenate([stored[np.isfinite(stored)], led[np.isfinite(led)]]))
-    figure, panels = plt.subplots(1, 3, figsize=(14.5, 4.9), layout="constrained")
-    for axes, values, places in ((panels[0], stored, asked), (panels[1], led, asked)):
-        spread = np.zeros((len(values), size))
-        spread[cell] = places
-        draw_archive(axes, facts, snapshot["centroids"], values, spread, scale)
-    colour_bar(figure, panels[:2].tolist(), scale)
-    panels[0].set_title(f"Archive: {len(cell)} policies\nQD-score {np.nansum(stored[cell]):,.0f}")
-    panels[1].set_title(f"One actor, asked for each\nQD-score {np.nansum(led[cell]):,.0f}")
-    axes = panels[2]
-    if size >= 2:
+    """Draw the archive, the actor asked for each elite's descriptor, and what it reached."""
+    chosen = cells["seed"] == seed
+    rows = {name: values[chosen] for name, values in cells.items()}
+    cell, size = rows["cell"].astype(int), len(facts["descriptor_low"])
+    asked = np.stack([rows[f"descriptor_{i}"] for i in range(size)], axis=1)
+    reached = np.stack([rows[f"actor_descriptor_{i}"] for i in range(size)], axis=1)
+    stored, actor = (_per_cell(snapshot, cell, rows[name]) for name in ("fitness", "actor_fitness"))
+    scale = scale_of(np.concatenate([stored[np.isfinite(stored)], actor[np.isfinite(actor)]]))
+    places = _per_cell(snapshot, cell, asked)
+    panels = [
+        (stored, places, f"Archive: {len(cell)} elites\nQD-score {_sum(stored)}"),
+        (actor, places, f"One actor, by the descriptor asked for\nQD-score {_sum(actor)}"),
+    ]
+    if "actor_cell" in rows:  # tables of earlier versions do not have it
+        rebinned = _rebinned(snapshot, rows)
+        covered = 100 * np.isfinite(rebinned).mean()
+        title = f"The same rollouts, by the cell reached\nQD-score {_sum(rebinned)}"
+        panels.append((rebinned, snapshot["centroids"], f"{title}, coverage {covered:.1f} %"))
+    figure, axes = plt.subplots(2, 2, figsize=(11, 9.4), layout="constrained")
+    for panel, (values, at, title) in zip(axes.flat, panels, strict=False):
+        draw_archive(panel, facts, snapshot["centroids"], values, at, scale)
+        panel.set_title(title)
+    colour_bar(figure, axes[:, 0].tolist(), scale)
+    if len(panels) < 3:
+        axes[1, 0].set_axis_off()
+    _draw_errors(axes[1, 1], facts, asked, reached)
+    error = np.nanmean(rows["actor_descriptor_error"])
+    axes[1, 1].set_title(f"Descriptors asked for and reached\nmean error {error:.3g}")
+    _explain(figure, facts)
+    return figure
+
+
+def _draw_errors(axes, facts, asked: np.ndarray, reached: np.ndarray) -> None:
+    """Draw descriptors asked for and reached [n, D], with lines between them."""
+    if len(facts["descriptor_low"]) >= 2:
         axes.plot(*_segments(asked, reached), color="#999999", linewidth=0.6, zorder=1)
         axes.scatter(asked[:, 0], asked[:, 1], s=9, color=COLOURS[0], label="asked", zorder=2)
         axes.scatter(
@@ -161,14 +177,24 @@ def _reach_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
         axes.scatter(asked[:, 0], reached[:, 0], s=9, color=COLOURS[0], label="reached")
         axes.set(xlabel="asked", ylabel="reached")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), borderaxespad=0)
-    axes.set_title(f"What it was asked for and what it reached\nmean error {np.nanmean(error):.3g}")
-    _explain(figure, facts)
-    return figure
+
+
+def _sum(values: np.ndarray) -> str:
+    return f"{np.nansum(values):,.0f}"
+
+
+def _rebinned(snapshot, rows: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the best fitness [C] of the actor's rollouts that reached each cell, NaN if none."""
+    best = np.full(snapshot["centroids"].shape[0], np.nan)
+    known = rows["actor_cell"] >= 0
+    cells = rows["actor_cell"][known].astype(int)
+    np.fmax.at(best, cells, rows["actor_fitness"][known])
+    return best
 
 
 def _per_cell(snapshot, cell: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values of the filled cells, at their place among all; NaN elsewhere."""
-    spread = np.full(snapshot["centroids"].shape[0], np.nan)
+    """Return values [n, ...] of the filled cells as an array of all cells, NaN elsewhere."""
+    spread = np.full((snapshot["centroids"].shape[0], *values.shape[1:]), np.nan)
     spread[cell] = values
     return spread
 

@@ -66,6 +66,7 @@ class Job:
             "descriptor": task.descriptor_text,
             "descriptor_low": task.descriptor_low,
             "descriptor_high": task.descriptor_high,
+            "descriptor_weights": algorithm.problem.weights,
             "origins": algorithm.origins,
             "offspring": dict(algorithm.offspring),
             "policy_layers": algorithm.policy.sizes,
@@ -149,6 +150,8 @@ def refuse_changed_task(run: RunDirectory, job: Job, but: Collection[str]) -> No
     before, now = read_json(path), json.loads(json.dumps(job.facts()))
     if not isinstance(before, dict):
         raise RunError(f"{path}: damaged: not a table of facts")
+    # Runs that do not say how they weighted the axes of a descriptor measured in task units.
+    before = {"descriptor_weights": [1.0] * job.task.descriptor_size, **before}
     differing = [
         f"{name} was {before[name]}, is {value}"
         for name, value in now.items()

@@ -77,14 +77,16 @@ def _line(cells: Sequence[str]) -> str:
 
 def _keep_until(path: Path, columns: Sequence[str], iteration: int) -> None:
     header, rows = _rows(path)
-    if header != list(columns):
+    # Earlier versions wrote fewer columns; their rows are completed.
+    if "iteration" not in header or header != [name for name in columns if name in header]:
         raise RunError(
             f"{path}: its columns are {', '.join(header) or 'none'}, this run writes "
             f"{', '.join(columns)}. Move the file away to go on without it"
         )
     place = header.index("iteration")
-    kept = [row for row in rows if int(row[place]) <= iteration]
-    write_text(path, "".join(_line(row) for row in [header, *kept]))
+    kept = [dict(zip(header, row, strict=True)) for row in rows if int(row[place]) <= iteration]
+    complete = [[row.get(name, "nan") for name in columns] for row in kept]
+    write_text(path, "".join(_line(row) for row in [columns, *complete]))
 
 
 def _rows(path: Path) -> tuple[list[str], list[list[str]]]:

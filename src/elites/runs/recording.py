@@ -25,7 +25,14 @@ from elites.runs.logs import Events, Table, read_table
 from elites.runs.progress import Progress
 from elites.training import named
 
-REACH_COLUMNS = ("qd_score", "descriptor_error", "actor_qd_score", "actor_descriptor_error")
+REACH_COLUMNS = (
+    "qd_score",
+    "descriptor_error",
+    "actor_qd_score",
+    "actor_descriptor_error",
+    "actor_rebinned_qd_score",
+    "actor_rebinned_coverage",
+)
 
 
 class Recorder:

@@ -46,7 +46,14 @@ class Reader:
         self._run, self._config = run, run.config().check()
         self._job = jobs.build(self._config, run)
         # The budget may have been raised; the others are text, or concern only training.
-        may_differ = ("iterations", "state_bytes", "descriptor", "lengthscale", "offspring")
+        may_differ = (
+            "iterations",
+            "state_bytes",
+            "descriptor",
+            "descriptor_weights",
+            "lengthscale",
+            "offspring",
+        )
         jobs.refuse_changed_task(run, self._job, but=may_differ)
         expected = self._job.expected.items()
         self._expected = {name: what for name, what in expected if jobs.is_weight(name)}

@@ -56,7 +56,7 @@ def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
         job = prepare(config, run)
         last = None
         if not fresh:
-            refuse_changed_task(run, job, but=("iterations",))
+            refuse_changed_task(run, job, but=("iterations", "state_bytes"))
             last = _newest(run, config, job)
         if last and last.iteration >= job.total and _is_finished(run, last.iteration):
             seconds = last.information.get("seconds", 0.0)

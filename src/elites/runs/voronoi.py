@@ -10,11 +10,18 @@ import numpy as np
 def polygons(points: np.ndarray, low: Sequence[float], high: Sequence[float]) -> list[np.ndarray]:
     """The corners [k, 2] of each point's cell within the box, counter-clockwise.
 
-    A cell is the box, cut by the half-plane nearer to its point than to another, for every other
-    point that is near enough to matter.
+    Distances are relative to the sides of the box, as those of the archive are. A cell is the box,
+    cut by the half-plane nearer to its point than to another, for every other point that is near
+    enough to matter.
     """
-    points = np.asarray(points, np.float64)
-    box = np.array([[low[0], low[1]], [high[0], low[1]], [high[0], high[1]], [low[0], high[1]]])
+    side = np.subtract(high, low, dtype=np.float64)
+    points = (np.asarray(points, np.float64) - low) / side
+    return [low + side * cell for cell in _unit_cells(points)]
+
+
+def _unit_cells(points: np.ndarray) -> list[np.ndarray]:
+    """Return the cells of points in the unit square."""
+    box = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     cells = []
     for i, point in enumerate(points):
         offsets = points - point

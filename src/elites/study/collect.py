@@ -128,7 +128,9 @@ def _add_run(group: Group, study: Study, item: Item) -> None:
         group.finished += item.seeds
         for name, _ in FINAL_METRICS:
             before = group.final.get(name, np.zeros(0))
-            group.final[name] = np.concatenate([before, final[name].astype(float)])
+            # Tables of earlier versions do not have all columns.
+            values = final.get(name, np.full(item.seeds, np.nan)).astype(float)
+            group.final[name] = np.concatenate([before, values])
     _keep_best_archive(group, run, item)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.core import archive as archives
-from elites.core import networks, td3
+from elites.core import counter, distances, networks, td3
 from elites.core.algorithm import Algorithm, Metrics, S
 from elites.core.archive import Archive
 from elites.core.networks import MLP
@@ -110,13 +110,17 @@ class Elites(Sequence[Elite]):
         return float(self.fitness.sum())
 
     def nearest(self, descriptor: ArrayLike) -> Elite:
-        """Return the elite whose descriptor is nearest to the given one, in task units."""
-        target = np.asarray(_checked_descriptor(self.algorithm, descriptor))
-        if target.ndim != 1 or not np.isfinite(target).all():
+        """Return the elite whose descriptor is nearest to the given one, in task units.
+
+        Distances are relative to the ranges of the descriptor, as those of the cells are.
+        """
+        target = _checked_descriptor(self.algorithm, descriptor)
+        if target.ndim != 1 or not jnp.isfinite(target).all():
             raise ValueError(f"nearest takes one descriptor of finite numbers, got {descriptor!r}")
         self._refuse_empty()
-        distance = np.sum((self.descriptors - target) ** 2, axis=-1)
-        return self[int(np.argmin(distance))]
+        weights = self.algorithm.problem.weights
+        found = distances.nearest_row(target[None], jnp.asarray(self.descriptors), weights)
+        return self[int(found[0])]
 
     def best(self) -> Elite:
         """Return the fittest elite."""
@@ -301,7 +305,9 @@ def named(metrics: Metrics) -> dict[str, np.ndarray]:
     """Return metrics by name, such as `added.ga` and `critic_loss.quality`."""
     table = {}
     for name, value in metrics._asdict().items():
-        if isinstance(value, dict):
+        if name == "env_steps":
+            table[name] = counter.value(value)
+        elif isinstance(value, dict):
             table |= {f"{name}.{part}": np.asarray(v) for part, v in value.items()}
         else:
             table[name] = np.asarray(value)

@@ -93,7 +93,7 @@ class Batched(Generic[S]):
         self._request_actor = self.over_seeds(
             functools.partial(reevaluation.request_actor, algorithm)
         )
-        self._score = self.over_seeds(reevaluation.score)
+        self._score = self.over_seeds(functools.partial(reevaluation.score, algorithm.problem))
 
     def _stage(self, name: str, function: Callable[P, T]) -> Callable[P, T]:
         return self.over_seeds(function, *STAGES[name])
