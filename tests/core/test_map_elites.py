@@ -155,7 +155,8 @@ def test_evaluations_count_offspring_and_steps_count_all(name):
     run = trial(name)
     episodes = BATCH + {"dcg_me": BATCH, "dcg_me_unconditioned_actor": 1}.get(name, 0)
     assert [int(s.evaluations) for s in (run.before, run.after)] == [BATCH, 2 * BATCH]
-    assert [counter.value(s.env_steps) for s in (run.before, run.after)] == [25 * episodes, 50 * episodes]
+    steps = [counter.value(s.env_steps) for s in (run.before, run.after)]
+    assert steps == [25 * episodes, 50 * episodes]
     assert int(run.metrics.evaluations) == 2 * BATCH
     assert counter.value(run.metrics.env_steps) == 50 * episodes
 

@@ -153,7 +153,7 @@ def _reach_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
     for panel, (values, at, title) in zip(axes.flat, panels, strict=False):
         draw_archive(panel, facts, snapshot["centroids"], values, at, scale)
         panel.set_title(title)
-    colour_bar(figure, axes[:, 0].tolist(), scale)
+    colour_bar(figure, axes[0].tolist(), scale)
     if len(panels) < 3:
         axes[1, 0].set_axis_off()
     _draw_errors(axes[1, 1], facts, asked, reached)
