@@ -81,9 +81,7 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job) -> None:
     # A summary marks a run as finished, which it no longer is.
     (run / directories.SUMMARY).unlink(missing_ok=True)
     checkpoints.sweep(run.checkpoints)
-    for left in run.snapshots.glob(".*"):  # temporary files of a killed process
-        left.unlink()
-    for folder in (run.path, run.evaluation, run.figures):
+    for folder in (run.path, run.snapshots, run.evaluation, run.figures):
         directories.sweep(folder)
 
 
