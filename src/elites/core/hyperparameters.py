@@ -82,7 +82,7 @@ class Hyperparameters:
     novelty_memory: int = 10_000
     """State descriptors against which QD-PG measures novelty."""
     novelty_threshold: float = 0.1
-    """Distance from all stored states, in task units, beyond which QD-PG stores a state."""
+    """Distance from all stored states beyond which QD-PG stores a state, see `distances`."""
     novelty_neighbours: int = 5
     """Nearest neighbours that define QD-PG's novelty reward."""
 
