@@ -603,7 +603,13 @@ def _parse_options(name: str, command: Any, arguments: Sequence[str], default: A
     with contextlib.redirect_stdout(page), contextlib.suppress(SystemExit):
         parse(args=["--help"])
     options = re.findall(r"--[a-z][\w.-]*", page.getvalue())
-    flag = unknown[0].partition("=")[0]
+    flag, _, value = unknown[0].partition("=")
+    if name == "train" and flag == "--seed":
+        number = value or (unknown[1] if unknown[1:] and unknown[1].isdigit() else "N")
+        raise ValueError(
+            f"unknown option '--seed'. '--first-seed {number}' trains the seed of that number; "
+            "'--seeds' is how many seeds to train. See 'elites train --help'"
+        )
     raise ValueError(
         f"unknown option '{flag}'.{suggestion(flag, options)} See 'elites {name} --help'"
     )

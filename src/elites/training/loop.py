@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import SupportsIndex
 
 import numpy as np
@@ -58,8 +58,19 @@ def train(
     `seeds` is their number, or the seeds themselves. `progress(iteration, metrics)` is called after
     every iteration. See `build` for the other arguments.
     """
+    _check_names(hyperparameters)
     built = build(task, algorithm, hp=hp, **hyperparameters)
     return train_algorithm(built, seeds=seeds, evaluations=evaluations, progress=progress)
+
+
+def _check_names(values: Mapping[str, Value]) -> None:
+    """Raise a ValueError for an argument that `train` does not have."""
+    if "seed" in values:
+        raise ValueError(
+            f"unknown argument 'seed'. seeds=[{values['seed']!r}] trains the seed of that number; "
+            "seeds=N trains N seeds, from 0 on"
+        )
+    Hyperparameters.of(values, arguments=("seeds", "evaluations", "progress", "hp"))
 
 
 def train_algorithm(
