@@ -1,7 +1,7 @@
-"""What a task is: numbers and two functions.
+"""Task: a record of sizes, texts and two functions, `reset` and `step`.
 
-A task is written for one robot and one step; batches, episodes, masks and replay are the business
-of `rollout`. `docs/your-own-task.md` builds one from scratch.
+A task is written for one robot and one step. `rollout` adds batches, episodes, masks and
+transitions. `docs/your-own-task.md` builds a task from scratch.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ import jax
 
 from elites.core.types import check_bounds
 from elites.physics import Model
+from elites.tasks.axes import Axis, check_texts, make_axes
 
 Array = jax.Array
 
 
 class TaskState(NamedTuple):
-    """The world after a step, as `step` returns it."""
+    """State of a task, as `reset` and `step` return it."""
 
-    inner: Any  # whatever the task needs to go on: a pytree of arrays
+    inner: Any  # the task's own state: a pytree of arrays
     observation: Array  # [O]
-    reward: Array  # [] of the step that led here; 0 after reset
-    done: Array  # [] bool: the episode ended here by itself (the time limit is not the task's)
-    descriptor: Array  # [D] of this state, in task units
+    reward: Array  # [] reward of the step that led to this state; 0 after reset
+    done: Array  # [] bool: the task ends the episode here; the time limit does not count
+    descriptor: Array  # [D] descriptor of this state, in the units of the task
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A deterministic or stochastic control problem whose behaviours are told apart."""
+    """Control problem, deterministic or stochastic, with a descriptor of behaviours."""
 
     name: str
     observation_size: int
@@ -42,20 +43,25 @@ class Task:
     reset: Callable[[Array], TaskState]
     step: Callable[[TaskState, Array], TaskState]
     episode_descriptor: Literal["final", "mean"] = "final"
-    """An episode's descriptor: of the state it ends in, or the mean over the states it reaches."""
+    """Descriptor of an episode: that of its last state, or the mean over the states after reset."""
     deterministic: bool = True
     lengthscale: float = 0.1
-    """Of the descriptor similarity in DCG-MAP-Elites, on descriptors scaled to [-1, 1]."""
+    """Lengthscale of the descriptor similarity in DCG-MAP-Elites, for descriptors in [-1, 1]."""
     body_model: Model | None = None
-    """How to draw the robot; then `bodies` says where its parts are."""
+    """Body model to draw. It needs `bodies` too."""
     bodies: Callable[[TaskState], Array] | None = None
-    """State [13, B] of the body model's parts."""
+    """Function that returns the state [13, B] of the bodies of the body model."""
     summary: str = ""
     observation_layout: tuple[tuple[str, int], ...] = ()
-    """What the entries of the observation are, in order, with their number."""
+    """Parts of the observation, in order: what each part is, and how many numbers it has."""
     reward_text: str = ""
     termination_text: str = "never before the time limit"
     descriptor_text: str = ""
+    """Description of the whole descriptor."""
+    descriptor_names: tuple[str, ...] = ()
+    """Name of each descriptor axis, such as "final x". Without names: "descriptor 1" and so on."""
+    descriptor_units: tuple[str, ...] = ()
+    """Unit of each descriptor axis, such as "m". An axis without a unit has an empty text."""
 
     def __post_init__(self):
         for field in ("observation_size", "action_size", "episode_length"):
@@ -74,7 +80,15 @@ class Task:
                 f"task '{self.name}': observation_layout describes {described} entries, "
                 f"observation_size is {self.observation_size}"
             )
+        size = self.descriptor_size
+        check_texts(self.name, "descriptor_names", self.descriptor_names, size)
+        check_texts(self.name, "descriptor_units", self.descriptor_units, size, empty=True)
 
     @property
     def descriptor_size(self) -> int:
         return len(self.descriptor_low)
+
+    @property
+    def descriptor_axes(self) -> tuple[Axis, ...]:
+        """Return the name and the unit of each descriptor axis."""
+        return make_axes(self.descriptor_size, self.descriptor_names, self.descriptor_units)
