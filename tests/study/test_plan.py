@@ -109,3 +109,14 @@ def test_tasks_of_ones_own_are_absolute_and_have_names_of_their_own(tmp_path):
     text = text.replace('"arm_reach"', f'"{tmp_path}/b.py:make"')
     with pytest.raises(ValueError, match="two of the same name: make, make"):
         read(tmp_path, text)
+
+
+def test_algorithms_of_ones_own_are_absolute_and_have_names_of_their_own(tmp_path, monkeypatch):
+    (tmp_path / "a.py").write_text("def me(problem, hp): ...\n")
+    monkeypatch.chdir(tmp_path)
+    plan = read(tmp_path, GOOD.replace('"me", ', '"a.py:me", '))
+    assert plan.algorithms == (f"{tmp_path}/a.py:me", "dcg_me")
+    with pytest.raises(ValueError, match="line 3: algorithms has two of the same name: me, me"):
+        read(tmp_path, GOOD.replace('"dcg_me"', '"a.py:me"'))
+    with pytest.raises(ValueError, match=r"line 3: algorithm 'b.py:me': there is no file b\.py"):
+        read(tmp_path, GOOD.replace('"me"', '"b.py:me"'))

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from program import command, complaint, contents, elites, environment, rows, succeed
+from program import HERE, command, complaint, contents, elites, environment, rows, succeed
 
 from elites.study import collect
 from elites.study.study import Study
@@ -68,6 +68,17 @@ def test_seeds_of_an_algorithm_are_one_run_with_their_own_results(finished):
     ]
     qd_score = results.groups[0].final["qd_score"]
     assert len(set(qd_score.tolist())) == 3
+
+
+def test_an_algorithm_of_ones_own_is_compared_under_its_short_name(tmp_path):
+    own, plan, path = HERE / "own_algorithms.py", tmp_path / "own.toml", tmp_path / "study"
+    plan.write_text(PLAN.replace('"pga_me"', f'"{own}:mutation"'))
+    succeed("study", plan, "--output", path, apart=True)
+    assert (path / "runs" / "point_omni-mutation-seeds-0-2" / "summary.md").exists()
+    results = collect.collect(Study(path))
+    assert results.problems == []
+    assert [(g.label, g.finished) for g in results.groups] == [("me", 3), ("mutation", 3)]
+    assert str(own) not in page(path).partition('<section id="runs">')[0]
 
 
 def progress(path: Path) -> int:

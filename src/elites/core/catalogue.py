@@ -8,6 +8,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from elites import references
+
 ALGORITHMS: dict[str, str] = {
     "me": "CVT-MAP-Elites",
     "me_es": "MAP-Elites-ES",
@@ -23,12 +25,14 @@ ALGORITHMS: dict[str, str] = {
 
 
 def check(name: str) -> str:
-    """Return the name, or raise a ValueError that lists the known ones."""
+    """Return the name of a published algorithm, or FILE.py:FUNCTION for one of the user's own.
+
+    Raises a ValueError that lists the known names.
+    """
+    if references.is_reference(name):
+        return references.check("algorithm", name)
     if name not in ALGORITHMS:
-        raise ValueError(
-            f"unknown algorithm '{name}'.{suggestion(name, ALGORITHMS)} "
-            f"Known: {', '.join(ALGORITHMS)}"
-        )
+        raise ValueError(f"{_unknown(name)}; or FILE.py:FUNCTION for one of your own")
     return name
 
 
@@ -55,6 +59,19 @@ _SYNONYMS = {  # words of other libraries; an empty word is left out
     "total": "",
 }
 _ITERATIONS = ("generations", "iterations", "iters")
+
+
+def check_published(name: str) -> str:
+    """Return the name of a published algorithm, or raise a ValueError that lists them."""
+    if name not in ALGORITHMS:
+        raise ValueError(_unknown(name))
+    return name
+
+
+def _unknown(name: str) -> str:
+    return (
+        f"unknown algorithm '{name}'.{suggestion(name, ALGORITHMS)} Known: {', '.join(ALGORITHMS)}"
+    )
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -154,7 +154,7 @@ def _opening(run: RunDirectory, config: Config, job: Job, iteration: int) -> str
     device = jax.devices()[0]
     whence = f"resumed at iteration {iteration} of" if iteration else "in"
     return (
-        f"{config.algorithm} on {job.algorithm.problem.name}, {counted(config.seeds, 'seed')}, "
+        f"{job.algorithm.name} on {job.algorithm.problem.name}, {counted(config.seeds, 'seed')}, "
         f"{whence} {job.total} iterations, on {device.platform} ({device.device_kind}), "
         f"{amount(job.state_size)} of state; {run.path}"
     )
@@ -241,7 +241,7 @@ def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome)
     problem = algorithm.problem
     layers = "-".join(map(str, algorithm.policy.sizes))
     lines = [
-        f"# {config.algorithm} on {problem.name}",
+        f"# {algorithm.name} on {problem.name}",
         "",
         f"{outcome.iteration} iterations, {counted(config.seeds, 'seed')}, "
         f"{duration(outcome.seconds)}. Policies: {layers}, {algorithm.policy.size:,} parameters; "

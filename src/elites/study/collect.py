@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from elites import tasks
+from elites.references import short_name
 from elites.runs import directory as directories
 from elites.runs import evaluation, logs, snapshots
 from elites.runs.directory import RESOLVED, RunDirectory, RunError
@@ -87,7 +87,7 @@ def collect(study: Study) -> Results:
     problems: list[str] = []
     for item in study.items():
         key = (item.task, item.algorithm)
-        group = groups.setdefault(key, Group(tasks.short_name(item.task), item.algorithm))
+        group = groups.setdefault(key, Group(short_name(item.task), short_name(item.algorithm)))
         group.planned += item.seeds
         group.runs.append(item)
         try:

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from elites import references
 from elites.core.catalogue import suggestion
+from elites.references import absolute, short_name
 
 if TYPE_CHECKING:
     from elites.tasks.task import Task
+
+__all__ = ["absolute", "check", "make", "names", "register", "short_name"]
 
 _FACTORIES: dict[str, str | Callable[[], Task]] = {
     "ant_omni": "elites.tasks.omni",
@@ -41,28 +43,12 @@ def check(name: str) -> str:
     """Return the name, or raise a ValueError that lists the known ones. Does not load JAX."""
     if name in _FACTORIES:
         return name
-    where, colon, function = name.rpartition(":")
-    if not colon:
-        raise ValueError(
-            f"unknown task '{name}'.{suggestion(name, _FACTORIES)} "
-            f"Known tasks: {', '.join(_FACTORIES)}. For your own task, give FILE.py:FUNCTION"
-        )
-    if not where.endswith(".py") or not function.isidentifier():
-        raise ValueError(f"your own task must be given as FILE.py:FUNCTION, got '{name}'")
-    if not Path(where).is_file():
-        raise ValueError(f"task '{name}': there is no file {where}")
-    return name
-
-
-def short_name(task: str) -> str:
-    """Return the name of a task for file names: FUNCTION of FILE.py:FUNCTION."""
-    return task.rpartition(":")[2]
-
-
-def absolute(name: str) -> str:
-    """Return a name that is valid in every directory: with the full path of the task's file."""
-    where, colon, function = name.rpartition(":")
-    return f"{Path(where).resolve()}:{function}" if colon else name
+    if references.is_reference(name):
+        return references.check("task", name)
+    raise ValueError(
+        f"unknown task '{name}'.{suggestion(name, _FACTORIES)} "
+        f"Known tasks: {', '.join(_FACTORIES)}; or FILE.py:FUNCTION for one of your own"
+    )
 
 
 def make(name: str) -> Task:
@@ -77,22 +63,14 @@ def make(name: str) -> Task:
 
 @functools.cache
 def _from_file(name: str) -> Task:
-    """Load a file and return the task that its function returns."""
+    """Return the task that a function in a file of the user's returns."""
     from elites.tasks.task import Task
 
     where, _, function = name.rpartition(":")
-    spec = importlib.util.spec_from_file_location(f"elites_own_task_{Path(where).stem}", where)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ValueError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
-    factory = getattr(module, function, None)
-    task = factory() if callable(factory) else factory
+    factory = references.load(name)
+    task = references.call(name, factory) if callable(factory) else factory
     if not isinstance(task, Task):
-        have = "nothing of that name" if factory is None else f"a {type(task).__name__}"
+        have = "nothing of that name" if factory is None else references.kind(task)
         raise ValueError(
             f"{where}: '{function}' must be a function that returns a Task, found {have}"
         )

@@ -9,20 +9,15 @@ from typing import SupportsIndex
 import numpy as np
 
 from elites import tasks
-from elites.core import catalogue
 from elites.core.algorithm import Algorithm, S
-from elites.core.algorithms import ALGORITHMS
 from elites.core.hyperparameters import Hyperparameters, Value
-from elites.core.types import Problem
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
+from elites.training.builders import Builder, build_algorithm
 from elites.training.results import Run, named
 from elites.training.seeds import Batched, iteration_keys, seed_keys
 
 Progress = Callable[[int, dict[str, np.ndarray]], None]  # (iteration, metrics by name [seeds])
-
-
-Builder = Callable[[Problem, Hyperparameters], Algorithm]  # an algorithm of your own
 
 
 def build(
@@ -34,13 +29,13 @@ def build(
 ) -> Algorithm:
     """Build an algorithm on a task: `start(key) -> state`, `step(state, key) -> state, metrics`.
 
-    `algorithm` is a name, or a function of a problem and hyperparameters. Hyperparameters are given
-    as a record, by name, or both: names replace fields of the record.
+    `algorithm` is a name, FILE.py:FUNCTION, or a function of a problem and hyperparameters.
+    Hyperparameters are given as a record, by name, or both: names replace fields of the record.
     """
-    make = ALGORITHMS[catalogue.check(algorithm)] if isinstance(algorithm, str) else algorithm
     fields = vars(hp) if hp is not None else {}
     task = tasks.make(task) if isinstance(task, str) else task
-    return make(problem(task), Hyperparameters.of({**fields, **hyperparameters}))
+    values = Hyperparameters.of({**fields, **hyperparameters})
+    return build_algorithm(algorithm, problem(task), values)
 
 
 def train(
