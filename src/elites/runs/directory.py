@@ -38,16 +38,14 @@ from pathlib import Path
 from typing import IO, Any
 
 import elites
+from elites.runs import files
 from elites.runs.config import Config
+from elites.runs.files import RunError, read_json
 
 CONFIG, ENVIRONMENT, METRICS, REACH = "config.json", "environment.json", "metrics.csv", "reach.csv"
 RESOLVED, LOCK, SUMMARY = "resolved.json", "run.lock", "summary.md"
 _FILES = (CONFIG, ENVIRONMENT, METRICS, REACH, RESOLVED, LOCK, SUMMARY)
 _FOLDERS = re.compile(r"checkpoints|snapshots|kernels|events|figures|evaluation(_\d{9})?")
-
-
-class RunError(Exception):
-    """Something went wrong with a run; the message says what, where, and what to do."""
 
 
 class InUseError(RunError):
@@ -168,22 +166,10 @@ def discard(run: RunDirectory) -> None:
 # ------------------------------------------------------------------------------------------ files
 
 
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise RunError(f"{path}: damaged: {error}") from None
-
-
 def read_facts(run: RunDirectory) -> dict[str, Any]:
     """Read what a run's configuration resolved to, and check what every reader relies on."""
     path = run / RESOLVED
-    facts = read_json(path)
-    if not isinstance(facts, dict):
-        raise RunError(f"{path}: damaged: not a table of facts")
-    for name, kind in _FACTS.items():
-        if not isinstance(facts.get(name), kind):
-            raise RunError(f"{path}: damaged: '{name}' is {facts.get(name)!r}")
+    facts = files.read_record(path, _FACTS)
     low, high = facts["descriptor_low"], facts["descriptor_high"]
     if not low or len(low) != len(high) or not all(_is_number(v) for v in (*low, *high)):
         raise RunError(f"{path}: damaged: descriptor_low and descriptor_high are not a box")

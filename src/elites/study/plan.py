@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from elites import tasks as registry
 from elites.core import catalogue
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
+from elites.runs import files
 from elites.runs.config import Config, preset
 
 PAPER_TASKS = ("ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni")
@@ -99,12 +99,8 @@ def read(name: str) -> Plan:
         )
     if not path.is_file():
         raise ValueError(f"{name}: no such file")
-    text = path.read_text(encoding="utf-8")
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{name}: {error}") from None
-    return from_values(values, name, text)
+    text = files.read_text(path, error=ValueError)
+    return from_values(files.read_toml(path), name, text)
 
 
 def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:

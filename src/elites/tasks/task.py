@@ -7,6 +7,7 @@ transitions. `docs/your-own-task.md` builds a task from scratch.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -66,8 +67,23 @@ class Task:
     def __post_init__(self):
         for field in ("observation_size", "action_size", "episode_length"):
             value = getattr(self, field)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"task '{self.name}': {field} must be at least 1, got {value!r}")
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(
+                    f"task '{self.name}': {field} must be a whole number of at least 1, got "
+                    f"{value!r}"
+                )
+        for field in ("descriptor_low", "descriptor_high"):
+            object.__setattr__(self, field, _numbers(self.name, field, getattr(self, field)))
+        if not _is_number(self.lengthscale) or not 0 < self.lengthscale < math.inf:
+            raise ValueError(
+                f"task '{self.name}': lengthscale must be a finite number above 0, got "
+                f"{self.lengthscale!r}"
+            )
+        for field in ("reset", "step"):
+            if not callable(getattr(self, field)):
+                raise ValueError(
+                    f"task '{self.name}': {field} must be a function, got {getattr(self, field)!r}"
+                )
         check_bounds(self.name, self.descriptor_low, self.descriptor_high)
         if self.episode_descriptor not in ("final", "mean"):
             raise ValueError(
@@ -92,3 +108,15 @@ class Task:
     def descriptor_axes(self) -> tuple[Axis, ...]:
         """Return the name and the unit of each descriptor axis."""
         return make_axes(self.descriptor_size, self.descriptor_names, self.descriptor_units)
+
+
+def _numbers(task: str, field: str, values: Any) -> tuple[float, ...]:
+    """Return bounds as a tuple. Lists and arrays are accepted."""
+    found = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(found, list | tuple) or not all(map(_is_number, found)):
+        raise ValueError(f"task '{task}': {field} must be a tuple of numbers, got {values!r}")
+    return tuple(map(float, found))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
