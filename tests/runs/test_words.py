@@ -1,4 +1,4 @@
-"""Numbers that people read."""
+"""Text for people."""
 
 import pytest
 
@@ -29,3 +29,14 @@ def test_counted_things():
 
 def test_columns_are_aligned():
     assert words.columns([["a", "1"], ["bcd", "100"]], right=(1,)) == ["a      1", "bcd  100"]
+
+
+def test_a_text_is_cut_between_words():
+    text = "me-0  running  1234/3906, 3 min 20 s left"
+    assert words.shortened(text, len(text)) == text
+    for width in range(5, len(text)):
+        cut = words.shortened(text, width)
+        assert len(cut) <= width
+        assert cut.endswith("…")
+        assert text.startswith(cut.removesuffix("…"))
+        assert text[len(cut) - 1] == " " or " " not in text[:width]

@@ -1,4 +1,4 @@
-"""Numbers in words for people: amounts of memory, times, counted things, aligned columns."""
+"""Text for people: numbers, amounts of memory, durations, counted nouns, aligned columns."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Sequence
 
 
 def number(value: float) -> str:
-    """Of any size, with about four digits; a dash where there is none."""
+    """Return a number with about four digits, and NaN as a dash."""
     if value != value:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def counted(number: int, noun: str) -> str:
+    """Return a number with its noun in singular or plural: 1 seed, 8 seeds."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def amount(count: float) -> str:
-    """Bytes: 4.1 kB, 383 MB."""
+    """Return a number of bytes with its unit: 4.1 kB, 383 MB."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:
@@ -27,7 +28,7 @@ def amount(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time for people: 45 s, 3 min 20 s, 2 h 5 min."""
+    """Return a duration with its units: 45 s, 3 min 20 s, 2 h 5 min."""
     if seconds == float("inf"):
         return "unknown time"
     seconds = round(seconds)
@@ -38,8 +39,16 @@ def duration(seconds: float) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
+def shortened(text: str, width: int) -> str:
+    """Cut a text between two words to fit into a width. An ellipsis marks the cut."""
+    if len(text) <= width:
+        return text
+    whole, space, _ = text[:width].rpartition(" ")
+    return f"{whole.rstrip() if space else text[: width - 1]}…"
+
+
 def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Lines with aligned columns; those in `right` are aligned to the right."""
+    """Return lines with aligned columns. The columns in `right` are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
