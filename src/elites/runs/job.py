@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -246,8 +245,3 @@ def memory_errors_explained() -> Iterator[None]:
         raise OutOfMemoryError(
             f"out of memory on {jax.default_backend()}. Lower {_LOWER}; what was saved is intact"
         ) from error
-
-
-def warn(text: str) -> None:
-    """Print a warning."""
-    print(f"elites: warning: {text}", file=sys.stderr, flush=True)

@@ -16,7 +16,7 @@ import numpy as np
 from elites.core.algorithm import Metrics
 from elites.core.reevaluation import Reevaluation
 from elites.runs import checkpoint as checkpoints
-from elites.runs import snapshots
+from elites.runs import gaps, snapshots
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import METRICS, REACH, RunDirectory, RunError
@@ -53,7 +53,7 @@ class Recorder:
         self._run, self._config, self._job, self._progress = run, config, job, progress
         self._seconds_before = last.information.get("seconds", 0.0) if last else 0.0
         self._begun = time.perf_counter()
-        self._logs = _Logs(run, config, job, through=last.iteration if last else None)
+        self._logs = _Logs(run, config, job, last)
         self._saver = _Saver(run)
         self._pending: tuple[int, Metrics] | None = None
         self._last_saved = last.iteration if last else -1
@@ -90,7 +90,11 @@ class Recorder:
         if self._last_saved == iteration:
             return
         self._logs.sync()
-        information = {"config": self._config.to_json(), "seconds": self.seconds()}
+        information = {
+            "config": self._config.to_json(),
+            "seconds": self.seconds(),
+            gaps.REEVALUATED: self._logs.reevaluations,
+        }
         self._saver.save(iteration, self._job.parts(self._job.arrays(state)), information)
         self._last_saved = iteration
 
@@ -176,18 +180,25 @@ class _Saver:
 class _Logs:
     """The files that grow during training."""
 
-    def __init__(self, run: RunDirectory, config: Config, job: Job, through: int | None):
+    def __init__(self, run: RunDirectory, config: Config, job: Job, last: Checkpoint | None):
         self._run, self._config, self._job = run, config, job
-        self._through = through
+        self._through = through = last.iteration if last else None
         self._metrics: Table | None = None  # opened with the first metrics, which give its columns
         self._reach = Table(
             run / REACH, ("iteration", "seed", "evaluations", *REACH_COLUMNS, "seconds"), through
         )
-        self._reevaluated = set(read_table(run / REACH)["iteration"].astype(int))
+        self._reevaluated = {int(i) for i in read_table(run / REACH)["iteration"]}
+        lost = last.information.get(gaps.REEVALUATED, ()) if last else ()
+        self._ever_reevaluated = {*self._reevaluated, *lost}
         self._events = [
             Events(run.path / "events" / f"seed_{seed}", through or 0)
             for seed in config.seed_numbers
         ]
+
+    @property
+    def reevaluations(self) -> list[int]:
+        """Iterations re-evaluated so far, also those whose rows were lost."""
+        return sorted(self._ever_reevaluated)
 
     def iteration(self, number: int, metrics: dict, seconds: float, progress: Progress) -> None:
         if self._metrics is None:
@@ -210,6 +221,7 @@ class _Logs:
         if number in self._reevaluated:
             return
         self._reevaluated.add(number)
+        self._ever_reevaluated.add(number)
         config, algorithm = self._config, self._job.algorithm
         spent = algorithm.initial_evaluations + number * algorithm.evaluations_per_iteration
         rows = []

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import evaluation, saved, snapshots
+from elites.runs import evaluation, gaps, saved, snapshots
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import (
@@ -38,13 +38,12 @@ from elites.runs.job import (
     prepare,
     refuse_changed_task,
     refuse_too_much,
-    warn,
 )
 from elites.runs.outcome import Outcome
 from elites.runs.progress import Progress
 from elites.runs.recording import Recorder
 from elites.runs.signals import Signals
-from elites.runs.words import amount, counted, duration
+from elites.runs.words import amount, counted, duration, warn
 from elites.training import iteration_keys, seed_keys
 
 LONG = 200_000_000
@@ -61,6 +60,10 @@ def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
         if not fresh:
             refuse_changed_task(run, job, but=("iterations", "state_bytes"))
             last = _newest(run, config, job)
+            if last:
+                _warn_of_gaps(run, last.iteration)
+                # The end of a finished run was re-evaluated after its checkpoint.
+                last.information[gaps.REEVALUATED] = gaps.reevaluated(run, last.iteration)
         if last and last.iteration >= job.total and _is_finished(run, last.iteration):
             seconds = last.information.get("seconds", 0.0)
             return Outcome(last.iteration, job.total, seconds, interrupted=False, already=True)
@@ -222,6 +225,16 @@ def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
             if int(path.name) > found.iteration:
                 checkpoints.set_aside(path)
     return found
+
+
+def _warn_of_gaps(run: RunDirectory, through: int) -> None:
+    """Warn of tables that lack iterations before the checkpoint that the run continues from."""
+    for gap in gaps.find(run, through):
+        warn(
+            f"{gap.path} lacks rows of {gap.text}, although the checkpoint is of iteration "
+            f"{through}: curves will have a gap there. If another copy of the file has these rows, "
+            "add them to it"
+        )
 
 
 def _report_environment(run: RunDirectory) -> None:

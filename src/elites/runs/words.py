@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
+
+
+def warn(text: str) -> None:
+    """Print a warning."""
+    print(f"elites: warning: {text}", file=sys.stderr, flush=True)
 
 
 def number(value: float) -> str:
@@ -15,6 +21,20 @@ def number(value: float) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun in singular or plural: 1 seed, 8 seeds."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def spans(numbers: Iterable[int], most: int = 4) -> str:
+    """Return whole numbers as ranges: "4 to 7 and 9". Counts the numbers beyond `most` ranges."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][-1] + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    texts = [f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in found]
+    if len(found) > most:
+        texts[most:] = [f"{sum(map(len, found[most:]))} more"]
+    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
 
 def amount(count: float) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs import evaluation, logs, snapshots
+from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.checkpoint import WEIGHTS
 from elites.runs.directory import CONFIG, ENVIRONMENT, METRICS, RESOLVED, RunDirectory, RunError
 from elites.runs.voronoi import polygons
@@ -192,7 +192,10 @@ def _errors(folder: Path, iteration: int, seed: int, count: int) -> dict[str, np
 
 
 def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
-    """Rows of the metrics behind an iteration, by column [iterations][seeds]."""
+    """Return the rows of the metrics after an iteration, by column [n][seeds].
+
+    `missing` names the iterations before the last one that the metrics lack.
+    """
     path = run / METRICS
     if not inside(run, path):
         return {}
@@ -207,13 +210,14 @@ def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
         for name, values in table.items()
         if name not in (*shared, "seed", "env_steps")
     }
-    return {**shared, "values": rest}
+    missing = gaps.within(table["iteration"][:, 0])
+    return {**shared, "values": rest, "missing": gaps.in_words(missing) if missing else None}
 
 
 @functools.lru_cache(maxsize=2)
 def _table(path: Path, seeds: int, _changed: int, _size: int) -> dict[str, np.ndarray]:
-    """By columns [iterations, seeds]. Cached: every open page asks every few seconds."""
-    return logs.by_seed(logs.read_table(path), seeds)
+    """Read columns [n, seeds]. Cached: every open page asks every few seconds."""
+    return logs.read_metrics(path, seeds)
 
 
 def seed_index(run: RunDirectory, seed: int) -> int:

@@ -425,6 +425,7 @@ const curves = [0, 1, 2, 3].map((i) => createCurve($(`curve-${i}`)));
 
 function showCurves() {
   if (!metrics?.evaluations?.length) return;
+  $("missing").textContent = metrics.missing ? `without ${metrics.missing}, which metrics.csv lacks` : "";
   const fixed = ["qd_score", "coverage", "max_fitness"];
   const rest = Object.keys(metrics.values).filter((name) => !fixed.includes(name));
   if ($("curve").options.length !== rest.length) {
@@ -447,6 +448,7 @@ async function getMetrics() {
   else {
     metrics.iteration.push(...news.iteration);
     metrics.evaluations.push(...news.evaluations);
+    metrics.missing = news.missing;
     for (const name of Object.keys(metrics.values)) metrics.values[name].push(...(news.values[name] ?? []));
   }
   return true;
