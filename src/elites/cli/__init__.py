@@ -34,7 +34,7 @@ import elites
 from elites.cli import catalogue, parsing, runs, study, train, view
 from elites.core.catalogue import suggestion
 from elites.runs.directory import RunError
-from elites.runs.words import columns
+from elites.words import columns
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": train.Train,

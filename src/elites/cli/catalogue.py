@@ -8,7 +8,7 @@ import tyro
 
 from elites import tasks as registry
 from elites.core import catalogue
-from elites.runs.words import columns
+from elites.words import columns
 
 
 def tasks(

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from elites import references, training
 from elites.core import catalogue, networks
-from elites.runs.words import columns, counted
 from elites.tasks.task import Task
+from elites.words import columns, counted
 
 
 def overview(tasks: Sequence[Task]) -> str:

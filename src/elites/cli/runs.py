@@ -10,7 +10,7 @@ import tyro
 from elites.cli.common import RunPath, shown
 from elites.runs import directory as directories
 from elites.runs.config import Device
-from elites.runs.words import amount, columns, counted
+from elites.words import amount, columns, counted
 
 
 def evaluate(

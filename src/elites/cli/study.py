@@ -12,7 +12,7 @@ import tyro
 from elites.cli.common import STOPPED, program, shown
 from elites.runs import directory as directories
 from elites.runs import packages
-from elites.runs.words import counted
+from elites.words import counted
 
 
 def study(

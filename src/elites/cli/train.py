@@ -15,7 +15,7 @@ from elites.cli.common import STOPPED, RunPath, program, shown
 from elites.runs import session
 from elites.runs.config import Config, Device, preset
 from elites.runs.directory import RunDirectory
-from elites.runs.words import columns, duration
+from elites.words import columns, duration
 
 
 @dataclasses.dataclass(frozen=True)

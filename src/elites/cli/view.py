@@ -8,7 +8,7 @@ from typing import Annotated
 from elites.cli.common import RunPath, shown
 from elites.runs import directory as directories
 from elites.runs import packages
-from elites.runs.words import amount, counted
+from elites.words import amount, counted
 
 _LOCAL = "127.0.0.1"
 

@@ -24,7 +24,7 @@ from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs.directory import RunDirectory, write_text
 from elites.runs.logs import read_table, text_of
-from elites.runs.words import number
+from elites.words import number
 
 METRICS = (
     ("qd_score", "QD-score"),

@@ -26,7 +26,7 @@ from elites.runs.directory import (
     RunError,
     read_json,
 )
-from elites.runs.words import spans
+from elites.words import spans
 
 REEVALUATED = "reevaluated"
 """Name of the list of iterations in a checkpoint's information."""

@@ -9,7 +9,7 @@ from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.directory import ENVIRONMENT, RESOLVED, RunDirectory
-from elites.runs.words import duration
+from elites.words import duration
 
 
 def describe(run: RunDirectory) -> str:

@@ -1,6 +1,6 @@
 """Record a session of training: metrics, re-evaluations and checkpoints.
 
-`Recorder` is what the training loop calls. `_Logs` holds the tables and TensorBoard events, which
+`Recorder` is what the training loop calls. `Logs` holds the tables and TensorBoard events, which
 grow with every iteration. `_Saver` writes checkpoints in a thread of its own.
 """
 
@@ -22,8 +22,8 @@ from elites.runs.config import Config
 from elites.runs.directory import METRICS, REACH, RunDirectory, RunError
 from elites.runs.job import Job
 from elites.runs.logs import Events, Table, read_table
-from elites.runs.progress import Progress
 from elites.training import named
+from elites.training.progress import Progress
 
 REACH_COLUMNS = (
     "qd_score",
@@ -53,7 +53,7 @@ class Recorder:
         self._run, self._config, self._job, self._progress = run, config, job, progress
         self._seconds_before = last.information.get("seconds", 0.0) if last else 0.0
         self._begun = time.perf_counter()
-        self._logs = _Logs(run, config, job, last)
+        self._logs = Logs(run, config, job, last)
         self._saver = _Saver(run)
         self._pending: tuple[int, Metrics] | None = None
         self._last_saved = last.iteration if last else -1
@@ -77,7 +77,13 @@ class Recorder:
         if complaint := _not_finite(iteration, metrics, self._config):
             self._saver.wait()
             raise RunError(f"{complaint} {_last_good(self._run)}")
-        self._logs.iteration(iteration, metrics, self.seconds(), self._progress)
+        self._logs.iteration(iteration, metrics, self.seconds())
+        self._progress.update(
+            iteration,
+            float(metrics["evaluations"][0]),
+            float(np.median(metrics["qd_score"])),
+            float(np.median(metrics["coverage"])),
+        )
 
     def reevaluation(self, iteration: int, again: Reevaluation) -> None:
         """Write a row of re-evaluation."""
@@ -177,7 +183,7 @@ class _Saver:
         self._pool.shutdown(wait=True)
 
 
-class _Logs:
+class Logs:
     """The files that grow during training."""
 
     def __init__(self, run: RunDirectory, config: Config, job: Job, last: Checkpoint | None):
@@ -200,7 +206,8 @@ class _Logs:
         """Iterations re-evaluated so far, also those whose rows were lost."""
         return sorted(self._ever_reevaluated)
 
-    def iteration(self, number: int, metrics: dict, seconds: float, progress: Progress) -> None:
+    def iteration(self, number: int, metrics: Mapping[str, np.ndarray], seconds: float) -> None:
+        """Write the metrics [seeds] of an iteration."""
         if self._metrics is None:
             columns = ("iteration", "seed", *metrics, "seconds")
             self._metrics = Table(self._run / METRICS, columns, self._through)
@@ -210,12 +217,6 @@ class _Logs:
             rows.append({"iteration": number, "seed": seed, **values, "seconds": f"{seconds:.3f}"})
             self._events[i].scalars(number, {k.replace(".", "/"): v for k, v in values.items()})
         self._metrics.append(rows)
-        progress.update(
-            number,
-            float(metrics["evaluations"][0]),
-            float(np.median(metrics["qd_score"])),
-            float(np.median(metrics["coverage"])),
-        )
 
     def reevaluation(self, number: int, again: Reevaluation, seconds: float) -> None:
         if number in self._reevaluated:

@@ -22,8 +22,8 @@ from elites.runs import job as jobs
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory, RunError
-from elites.runs.words import warn
 from elites.training import Run
+from elites.words import warn
 
 
 def load(path: Path | str, iteration: int | None = None) -> Run:

@@ -11,7 +11,6 @@ keys, and a resumed run computes the same bits as an uninterrupted one.
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import sys
 from pathlib import Path
@@ -27,7 +26,6 @@ from elites.runs import evaluation, gaps, saved, snapshots
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import (
-    ENVIRONMENT,
     RunDirectory,
     RunError,
     TooLargeError,
@@ -40,11 +38,11 @@ from elites.runs.job import (
     refuse_too_much,
 )
 from elites.runs.outcome import Outcome
-from elites.runs.progress import Progress
 from elites.runs.recording import Recorder
 from elites.runs.signals import Signals
-from elites.runs.words import amount, counted, duration, warn
 from elites.training import iteration_keys, seed_keys
+from elites.training.progress import Progress
+from elites.words import amount, counted, duration, warn
 
 LONG = 200_000_000
 """Environment steps of a seed from which a run is announced as long on a CPU."""
@@ -85,7 +83,7 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job) -> None:
     """Write what the run is, and remove what a killed process left behind."""
     directories.write_json(run / directories.CONFIG, config.to_json())
     directories.write_json(run / directories.RESOLVED, job.facts())
-    _report_environment(run)
+    directories.record_session(run, shlex.join(["elites", *sys.argv[1:]]))
     # A summary marks a run as finished, which it no longer is.
     (run / directories.SUMMARY).unlink(missing_ok=True)
     checkpoints.sweep(run.checkpoints)
@@ -235,15 +233,6 @@ def _warn_of_gaps(run: RunDirectory, through: int) -> None:
             f"{through}: curves will have a gap there. If another copy of the file has these rows, "
             "add them to it"
         )
-
-
-def _report_environment(run: RunDirectory) -> None:
-    path = run / ENVIRONMENT
-    sessions: list[Any] = []
-    with contextlib.suppress(FileNotFoundError, RunError):
-        sessions = directories.read_json(path)
-    command = shlex.join(["elites", *sys.argv[1:]])
-    directories.write_json(path, [*sessions, {"command": command, **directories.environment()}])
 
 
 # ----------------------------------------------------------------------------------------- summary

@@ -23,8 +23,8 @@ from elites.references import short_name
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.directory import METRICS, RESOLVED, RunDirectory, RunError
-from elites.runs.words import counted
 from elites.study.study import Item, Study
+from elites.words import counted
 
 ARCHIVE_METRICS = (
     ("qd_score", "QD-score"),

@@ -22,7 +22,6 @@ import numpy as np
 
 from elites.runs import directory as directories
 from elites.runs.directory import CONFIG, ENVIRONMENT, RunError
-from elites.runs.words import counted, number
 from elites.study import figures, statistics
 from elites.study.collect import (
     ARCHIVE_METRICS,
@@ -35,6 +34,7 @@ from elites.study.collect import (
 )
 from elites.study.plan import Plan
 from elites.study.study import Study
+from elites.words import counted, number
 
 REFERENCE = "dcg_me"
 PUBLISHED = {

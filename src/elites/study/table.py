@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from elites.runs.directory import METRICS, RESOLVED, RunError, read_json
-from elites.runs.words import columns, duration, shortened
 from elites.study.study import Item, Study
+from elites.words import columns, duration, shortened
 
 
 class Standing(NamedTuple):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from elites.runs import words
+from elites import words
 
 
 @pytest.mark.parametrize(
