@@ -53,6 +53,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
-    if name in ("core", "physics", "runs", "tasks", "training"):
+    if name in ("core", "physics", "presets", "runs", "tasks", "training"):
         return importlib.import_module(f"elites.{name}")
     raise AttributeError(f"module 'elites' has no attribute '{name}'")

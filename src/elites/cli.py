@@ -258,17 +258,22 @@ def pack(
     print(f"{target}: {size / 1e6:.1f} MB")
 
 
-def unpack(file: Annotated[Path, tyro.conf.Positional], output: Path | None = None) -> None:
+def unpack(
+    file: Annotated[Path, tyro.conf.Positional],
+    output: Path | None = None,
+    max_size: float = 1.0,
+) -> None:
     """Make a run directory from a zip file written by 'elites pack'.
 
     Args:
         file: The zip file.
         output: The directory to make; the file's name without .zip if not given.
+        max_size: The largest size to unpack to, in GB, for a file that is much smaller itself.
     """
     from elites.runs import sharing
 
     target = output or file.with_suffix("")
-    sharing.unpack(file, target)
+    sharing.unpack(file, target, max_size)
     print(f"{target}: see 'elites info {target}'")
 
 
@@ -598,7 +603,13 @@ def _parse_options(name: str, command: Any, arguments: Sequence[str], default: A
     with contextlib.redirect_stdout(page), contextlib.suppress(SystemExit):
         parse(args=["--help"])
     options = re.findall(r"--[a-z][\w.-]*", page.getvalue())
-    flag = unknown[0].partition("=")[0]
+    flag, _, value = unknown[0].partition("=")
+    if name == "train" and flag == "--seed":
+        number = value or (unknown[1] if unknown[1:] and unknown[1].isdigit() else "N")
+        raise ValueError(
+            f"unknown option '--seed'. '--first-seed {number}' trains the seed of that number; "
+            "'--seeds' is how many seeds to train. See 'elites train --help'"
+        )
     raise ValueError(
         f"unknown option '{flag}'.{suggestion(flag, options)} See 'elites {name} --help'"
     )

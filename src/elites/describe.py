@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from elites import training
+from elites import references, training
 from elites.core import catalogue, networks
 from elites.runs.words import columns, counted
 from elites.tasks.task import Task
@@ -72,8 +72,16 @@ def explain_algorithm(name: str) -> str:
         seen = "observation and descriptor" if learner.actor_conditioned else "observation"
         facts.append(("actor", f"{layers} on Ant-Omni, sees {seen}"))
         facts.append(("critic", f"{'-'.join(map(str, learner.critic.sizes))} on Ant-Omni"))
-    lines = [f"{name}: {catalogue.ALGORITHMS[name]}", ""]
+    lines = [f"{built.name}: {_title(name)}", ""]
     return "\n".join([*lines, *(line for n, text in facts for line in _paragraph(n, text))])
+
+
+def _title(algorithm: str) -> str:
+    """Return the title of an algorithm, or the first line that documents one's own."""
+    if not references.is_reference(algorithm):
+        return catalogue.ALGORITHMS[algorithm]
+    text = references.load(algorithm).__doc__ or f"an algorithm of your own, {algorithm}"
+    return text.strip().partition("\n")[0]
 
 
 def _actions(task: Task) -> list[tuple[str, int]]:

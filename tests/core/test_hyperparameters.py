@@ -392,6 +392,31 @@ def test_an_unknown_hyperparameter_lists_the_known_and_the_nearest():
 
 
 @pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("evals", "Did you mean 'evaluations'?"),
+        ("num_evaluations", "Did you mean 'evaluations'?"),
+        ("iterations", "'evaluations'? One iteration is 'batch_size' evaluations"),
+        ("critic_lr", "Did you mean 'critic_learning_rate'?"),
+        ("gamma", "Did you mean 'discount'?"),
+        ("batch", "Did you mean 'batch_size' or 'td3_batch_size'?"),
+        ("num_centroids", "Did you mean 'cells'?"),
+        ("buffer_size", "Did you mean 'replay_size'?"),
+        ("seed", "seeds=[3] trains the seed of that number"),
+    ],
+)
+def test_a_word_of_another_library_leads_to_ours(name, words):
+    message = refusal(elites.train, "point_omni", "me", **{name: 3})
+    assert message.startswith(f"unknown argument '{name}'. ")
+    assert words in message
+
+
+@pytest.mark.parametrize("name", ["evals", "colour", "x"])
+def test_only_a_close_name_is_suggested(name):
+    assert "Did you mean" not in refusal(elites.build, "point_omni", "me", **{name: 3})
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ({"evaluations": 511}, ["evaluations", "256 + 256", "me", "511"]),

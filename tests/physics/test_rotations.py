@@ -93,10 +93,10 @@ def test_euler_at_the_singularity_is_finite_and_knows_the_pitch():
 
 
 @given(unit_quaternions(), st.floats(-20.0, 20.0, width=32), vectors())
-def test_spin_advances_and_keeps_the_length(q, speed, direction):
+def test_integration_advances_and_keeps_the_length(q, speed, direction):
     rate = speed * direction
     h = 0.005
-    turned = np.array(r.spin(r.Quat(*q), r.Vec3(*rate), h))
+    turned = np.array(r.integrate(r.Quat(*q), r.Vec3(*rate), h))
     expected = q + 0.5 * h * hamilton([0.0, *rate], q)
     np.testing.assert_allclose(turned, expected / np.linalg.norm(expected), atol=TOLERANCE)
     assert abs(np.linalg.norm(turned) - 1.0) < TOLERANCE

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from elites import presets
 from elites.core.hyperparameters import Hyperparameters
 from elites.runs import config
 from elites.runs.config import Config
@@ -31,7 +32,7 @@ def test_the_paper_preset_is_the_table_of_the_paper():
     assert (hp.descriptor_noise, hp.lengthscale) == (0.0004, None)
 
 
-@pytest.mark.parametrize("name", config.preset_names())
+@pytest.mark.parametrize("name", presets.names())
 def test_presets_survive_the_file(name):
     chosen = config.preset(name, "walker_uni")
     assert Config.from_json(json.loads(json.dumps(chosen.to_json())), "x") == chosen

@@ -167,7 +167,7 @@ def test_own_tasks_are_named_by_their_file(tmp_path, monkeypatch):
     task = tasks.make(f"{HERE / 'own_tasks.py'}:diverging")
     assert task.name == "diverging"
     assert tasks.make(f"{HERE / 'own_tasks.py'}:diverging") is task
-    with pytest.raises(ValueError, match="must be a function that returns a Task, found a int"):
+    with pytest.raises(ValueError, match="must be a function that returns a Task, found an int"):
         tasks.make(f"{HERE / 'own_tasks.py'}:nothing")
     with pytest.raises(ValueError, match="found nothing of that name"):
         tasks.make(f"{HERE / 'own_tasks.py'}:absent")

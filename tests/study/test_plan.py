@@ -67,6 +67,7 @@ def test_a_plan_survives_being_saved(tmp_path):
         (('["me", "dcg_me"]', '"me"'), r"line 3: algorithms must be a list of names"),
         (("seeds = 4", "seeds = 0"), r"line 4: seeds must be a whole number of at least 1"),
         (("seeds = 4", 'seeds = "many"'), r"line 4: seeds must be a whole number, got 'many'"),
+        (("seeds = 4", "seed = 4"), r"Did you mean 'seeds' or 'first_seed'\?"),
         (("cells = 16", "cels = 16"), r"line 8: unknown hyperparameter 'cels'.*cells"),
         (("cells = 16", "cells = -1"), r"line 8: cells must be a whole number of at least 1"),
         (('preset = "smoke"', 'preset = "smok"'), r"line 5: unknown preset 'smok'"),
@@ -108,3 +109,14 @@ def test_tasks_of_ones_own_are_absolute_and_have_names_of_their_own(tmp_path):
     text = text.replace('"arm_reach"', f'"{tmp_path}/b.py:make"')
     with pytest.raises(ValueError, match="two of the same name: make, make"):
         read(tmp_path, text)
+
+
+def test_algorithms_of_ones_own_are_absolute_and_have_names_of_their_own(tmp_path, monkeypatch):
+    (tmp_path / "a.py").write_text("def me(problem, hp): ...\n")
+    monkeypatch.chdir(tmp_path)
+    plan = read(tmp_path, GOOD.replace('"me", ', '"a.py:me", '))
+    assert plan.algorithms == (f"{tmp_path}/a.py:me", "dcg_me")
+    with pytest.raises(ValueError, match="line 3: algorithms has two of the same name: me, me"):
+        read(tmp_path, GOOD.replace('"dcg_me"', '"a.py:me"'))
+    with pytest.raises(ValueError, match=r"line 3: algorithm 'b.py:me': there is no file b\.py"):
+        read(tmp_path, GOOD.replace('"me"', '"b.py:me"'))

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from program import command, complaint, contents, elites, environment, rows, succeed
+from program import HERE, command, complaint, contents, elites, environment, rows, succeed
 
 from elites.study import collect
 from elites.study.study import Study
@@ -68,6 +68,17 @@ def test_seeds_of_an_algorithm_are_one_run_with_their_own_results(finished):
     ]
     qd_score = results.groups[0].final["qd_score"]
     assert len(set(qd_score.tolist())) == 3
+
+
+def test_an_algorithm_of_ones_own_is_compared_under_its_short_name(tmp_path):
+    own, plan, path = HERE / "own_algorithms.py", tmp_path / "own.toml", tmp_path / "study"
+    plan.write_text(PLAN.replace('"pga_me"', f'"{own}:mutation"'))
+    succeed("study", plan, "--output", path, apart=True)
+    assert (path / "runs" / "point_omni-mutation-seeds-0-2" / "summary.md").exists()
+    results = collect.collect(Study(path))
+    assert results.problems == []
+    assert [(g.label, g.finished) for g in results.groups] == [("me", 3), ("mutation", 3)]
+    assert str(own) not in page(path).partition('<section id="runs">')[0]
 
 
 def progress(path: Path) -> int:
@@ -235,6 +246,33 @@ def test_foreign_seeds_are_not_extrapolated(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("header", "space"),
+    [
+        ("evaluations,metric,value,Seed", ""),
+        ("\ufeffEvaluations, Metric ,VALUE, seed ", " "),
+    ],
+)
+def test_foreign_columns_are_known_in_any_spelling(copy, tmp_path, header, space):
+    foreign = tmp_path / "theirs.csv"
+    rows = [(e, "qd_score", e * (1 + s), s) for s in range(3) for e in (64, 160, 320)]
+    lines = [",".join(f"{space}{cell}{space}" for cell in row) for row in rows]
+    foreign.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    succeed("report", copy, "--add", foreign)
+    text = (copy / "report" / "report.html").read_text()
+    assert "theirs on point_omni: imported, 3 seeds" in text
+    assert re.search(r"<th scope='row'>theirs</th><td>QD-score</td><td>640</td>", text)
+
+
+def test_foreign_seeds_are_not_extrapolated_to_the_left(tmp_path):
+    foreign = tmp_path / "theirs.csv"
+    lines = ["evaluations,metric,value,seed", "64,qd_score,1,0", "256,qd_score,7,0"]
+    foreign.write_text("\n".join([*lines, "128,qd_score,5,1", "256,qd_score,9,1"]) + "\n")
+    (group,) = collect.read_foreign(foreign, ["point_omni"])
+    assert group.curves["evaluations"][:, 0].tolist() == [128, 256]
+    assert group.curves["qd_score"].tolist() == [[3.0, 5.0], [7.0, 9.0]]
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a,b\n1,2\n", "needs the columns evaluations, metric, value"),
@@ -243,6 +281,22 @@ def test_foreign_seeds_are_not_extrapolated(tmp_path):
         (
             "evaluations,metric,value,task\n64,qd_score,3,moon\n",
             "line 2: task 'moon' is not one of",
+        ),
+        (
+            "evaluations,metric,value\n64,qd_score,1\n128,qd_score,3\n64,qd_score,2\n",
+            "theirs.csv, line 4: a second value of qd_score for 'theirs' on point_omni, seed 0, "
+            "after 64 evaluations; the first is in line 2. Number the seeds in a column 'seed'",
+        ),
+        (
+            "evaluations,metric,value,label,seed\n64,qd_score,1,a,7\n\n64.0,qd_score,1,a,7\n",
+            "line 4: a second value of qd_score for 'a' on point_omni, seed 7, after 64",
+        ),
+        ("evaluations,metric,value,Seed,seed\n64,qd_score,1,0,1\n", "2 columns named 'seed'"),
+        ("evaluations,metric,value\n64,qd_score\n", "line 2: 2 fields, but the header has 3"),
+        ("evaluations,metric,value\nnan,qd_score,1\n", "line 2: not a finite number"),
+        (
+            "evaluations,metric,value,seed\n64,qd_score,1,0\n128,qd_score,1,1\n",
+            "no evaluations in common: one begins after 128 evaluations, another ends after 64",
         ),
     ],
 )

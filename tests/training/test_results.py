@@ -11,6 +11,7 @@ import pytest
 
 import elites
 import quick
+from elites.core.archive import Archive
 from small import SMALL
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
@@ -111,6 +112,21 @@ def test_environment_steps_are_counted_beyond_32_bits(run):
     steps = elites.training.named(metrics)["env_steps"]
     taken = run.metrics["env_steps"][-1] - run.metrics["env_steps"][-2]
     np.testing.assert_array_equal(steps, 2**32 - 1 + taken)
+
+
+@pytest.mark.parametrize("origin", [3, -1])
+def test_an_archive_of_another_algorithm_is_not_shown_as_empty(run, origin):
+    """An IndexError inside a sequence would end a loop over it without a word."""
+    archive = run.seed(0).archive
+    arrays = archive.arrays._replace(origin=archive.arrays.origin.copy())
+    cell = archive.cells[0]
+    arrays.origin[cell] = origin
+    foreign = elites.training.Elites(Archive(*arrays), run.algorithm)
+    assert len(foreign) == len(archive)
+    said = rf"cell {cell} has origin {origin}, but dcg_me knows only 0 to 2 \(initial, ga, pg\)"
+    with pytest.raises(ValueError, match=said):
+        list(foreign)
+    assert foreign[-1].origin in run.algorithm.origins
 
 
 def test_actor_takes_descriptors_in_task_units():

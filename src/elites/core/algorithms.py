@@ -195,5 +195,5 @@ ALGORITHMS: dict[str, Callable[[Problem, Hyperparameters], Algorithm]] = {
 
 
 def make(name: str, problem: Problem, hp: Hyperparameters | None = None) -> Algorithm:
-    """Build an algorithm by name, with the paper's hyperparameters unless others are given."""
-    return ALGORITHMS[catalogue.check(name)](problem, hp or Hyperparameters())
+    """Build a published algorithm, with the paper's hyperparameters unless others are given."""
+    return ALGORITHMS[catalogue.check_published(name)](problem, hp or Hyperparameters())

@@ -82,7 +82,7 @@ class Hyperparameters:
     novelty_memory: int = 10_000
     """State descriptors against which QD-PG measures novelty."""
     novelty_threshold: float = 0.1
-    """Distance from all stored states, in task units, beyond which QD-PG stores a state."""
+    """Distance from all stored states beyond which QD-PG stores a state, see `distances`."""
     novelty_neighbours: int = 5
     """Nearest neighbours that define QD-PG's novelty reward."""
 
@@ -91,14 +91,19 @@ class Hyperparameters:
             _check_field(field.name, getattr(self, field.name))
 
     @classmethod
-    def of(cls, values: Mapping[str, Value]) -> Hyperparameters:
-        """Return the paper's values with some replaced. Lists may stand for tuples."""
+    def of(cls, values: Mapping[str, Value], arguments: Sequence[str] = ()) -> Hyperparameters:
+        """Return the paper's values with some replaced. Lists may stand for tuples.
+
+        `arguments` are other arguments of the calling function, to suggest for unknown names.
+        """
         known = [field.name for field in dataclasses.fields(cls)]
         for name in values:
             if name not in known:
+                kind = "argument" if arguments else "hyperparameter"
+                offered = [*arguments, *known]
                 raise ValueError(
-                    f"unknown hyperparameter '{name}'.{suggestion(name, known)} "
-                    f"Known: {', '.join(known)}"
+                    f"unknown {kind} '{name}'.{suggestion(name, offered)} "
+                    f"Known: {', '.join(offered)}"
                 )
         given: Any = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
         return cls(**given)

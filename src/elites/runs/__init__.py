@@ -2,7 +2,7 @@
 
 Without JAX, so that help and refusals come at once:
 
-- `config`: what a run is asked to do, and the presets
+- `config`: what a run is asked to do
 - `directory`: the directory itself: lock, atomic files, report of the environment
 - `session`: a process's turn at a run: start, resume
 - `checkpoint`, `snapshots`: everything a run is, in files no fault corrupts unnoticed; its archive

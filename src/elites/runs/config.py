@@ -1,4 +1,4 @@
-"""What a run is asked to do, and the presets. Loads without JAX: a wrong value is refused at once.
+"""What a run is asked to do. Loads without JAX: a wrong value is refused at once.
 
 `preset("demo", task="walker_uni")` is a configuration, `to_json` what is saved with the run, and
 `from_json` strict: unknown or missing fields are refused.
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
-from elites import tasks
+from elites import presets, references, tasks
 from elites.core import catalogue
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
@@ -29,16 +29,16 @@ class Config:
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """A task by name (see 'elites tasks'), or FILE.py:FUNCTION for one of your own."""
     algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[ALGORITHM]")] = "dcg_me"
-    """An algorithm by name (see 'elites algorithms')."""
+    """An algorithm by name (see 'elites algorithms'), or FILE.py:FUNCTION for one of your own."""
     seeds: int = 1
     """Number of seeds, trained side by side as one batch."""
     first_seed: int = 0
     """The first of them; the others follow."""
-    evaluations: int = 1_000_000
+    evaluations: int = presets.PAPER.evaluations
     """Budget: policies evaluated for a seed. Training ends with the iteration that reaches it."""
-    checkpoint_every: int = 100
+    checkpoint_every: int = presets.PAPER.checkpoint_every
     """Iterations between two checkpoints."""
-    reach_every: int = 100
+    reach_every: int = presets.PAPER.reach_every
     """Iterations between two re-evaluations of archive and actor; 0 for one at the end."""
     figures: bool = True
     """Draw figures when training is done; 'elites plot' draws them at any time."""
@@ -68,6 +68,16 @@ class Config:
         tasks.check(self.task)
         return self
 
+    def absolute(self) -> Config:
+        """Return it with the full paths of files of the user's own."""
+        task, algorithm = map(references.absolute, (self.task, self.algorithm))
+        return dataclasses.replace(self, task=task, algorithm=algorithm)
+
+    @property
+    def name(self) -> str:
+        """Short name, for directories and titles: walker_uni-dcg_me."""
+        return "-".join(map(references.short_name, (self.task, self.algorithm)))
+
     @property
     def seed_numbers(self) -> range:
         return range(self.first_seed, self.first_seed + self.seeds)
@@ -95,9 +105,11 @@ class Config:
         for name in ("task", "algorithm"):
             if not isinstance(values[name], str):
                 raise ValueError(f"{where}: '{name}' must be a name")
-        if ":" in values["task"] and not os.path.isabs(values["task"]):
-            # What a run was trained on is code: it must not come along with somebody's files.
-            raise ValueError(f"{where}: the file of task '{values['task']}' has no absolute path")
+            # What a run was trained with is code: it must not come along with somebody's files.
+            if references.is_reference(values[name]) and not os.path.isabs(values[name]):
+                raise ValueError(
+                    f"{where}: the file of {name} '{values[name]}' has no absolute path"
+                )
         given = data.get("hp")
         if not isinstance(given, dict):
             raise ValueError(f"{where}: 'hp' must be a table of hyperparameters")
@@ -150,58 +162,14 @@ def differences(saved: Config, asked: Config) -> list[str]:
 
 # -------------------------------------------------------------------------------------- presets
 
-_PRESETS: dict[str, dict[str, Any]] = {
-    # Every default is the paper's; lengthscales belong to the tasks.
-    "paper": {},
-    # A real robot on two CPU cores within five minutes.
-    "demo": {
-        "evaluations": 9_000,
-        "checkpoint_every": 25,
-        "reach_every": 0,
-        "hp": {
-            "cells": 256,
-            "batch_size": 64,
-            "critic_steps": 300,
-            "pg_steps": 50,
-            "policy_hidden": (64, 64),
-            "actor_hidden": (128, 128),
-            "critic_hidden": (128, 128),
-            "replay_size": 200_000,
-        },
-    },
-    # Seconds: to see that everything works, not that anything is learned.
-    "smoke": {
-        "evaluations": 320,
-        "checkpoint_every": 4,
-        "reach_every": 0,
-        "hp": {
-            "cells": 32,
-            "batch_size": 32,
-            "policy_hidden": (8, 8),
-            "actor_hidden": (8, 8),
-            "critic_hidden": (8, 8),
-            "td3_batch_size": 16,
-            "critic_steps": 6,
-            "diversity_critic_steps": 4,
-            "pg_steps": 3,
-            "replay_size": 3000,
-            "es_samples": 8,
-            "es_memory": 64,
-            "novelty_memory": 64,
-        },
-    },
-}
-
-
-def preset_names() -> list[str]:
-    return list(_PRESETS)
-
 
 def preset(name: str, task: str) -> Config:
-    """The configuration of a preset for a task."""
-    if name not in _PRESETS:
-        raise ValueError(
-            f"unknown preset '{name}'.{suggestion(name, _PRESETS)} Known: {', '.join(_PRESETS)}"
-        )
-    values = dict(_PRESETS[name])
-    return Config(task=task, hp=Hyperparameters(**values.pop("hp", {})), **values)
+    """Return the configuration of a preset for a task."""
+    chosen = presets.get(name)
+    return Config(
+        task=task,
+        evaluations=chosen.evaluations,
+        checkpoint_every=chosen.checkpoint_every,
+        reach_every=chosen.reach_every,
+        hp=chosen.hp,
+    )

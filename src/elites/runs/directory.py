@@ -14,8 +14,10 @@
     summary.md         for people
     run.lock           names the process that is writing
 
-One process at a time: the lock is the operating system's and ends with its process, however that
-dies. A file that matters is written beside its name, brought to rest on the disk, then renamed.
+One process at a time writes. The lock belongs to the operating system and ends with its process,
+however that dies. A file that matters is written under another name, flushed to the disk, and then
+renamed. The directory itself may be reached by a link, but links inside of it are refused: nothing
+is read, overwritten or deleted elsewhere.
 """
 
 from __future__ import annotations
@@ -24,24 +26,26 @@ import contextlib
 import dataclasses
 import datetime
 import json
+import math
 import os
 import platform
 import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import elites
+from elites.runs import files
 from elites.runs.config import Config
+from elites.runs.files import RunError, read_json
 
 CONFIG, ENVIRONMENT, METRICS, REACH = "config.json", "environment.json", "metrics.csv", "reach.csv"
 RESOLVED, LOCK, SUMMARY = "resolved.json", "run.lock", "summary.md"
-
-
-class RunError(Exception):
-    """Something went wrong with a run; the message says what, where, and what to do."""
+_FILES = (CONFIG, ENVIRONMENT, METRICS, REACH, RESOLVED, LOCK, SUMMARY)
+_FOLDERS = re.compile(r"checkpoints|snapshots|kernels|events|figures|evaluation(_\d{9})?")
 
 
 class InUseError(RunError):
@@ -108,9 +112,29 @@ def existing(path: Path) -> RunDirectory:
         raise ValueError(f"{path}: no such directory. Start a run with 'elites train'")
     if not path.is_dir():
         raise ValueError(f"{path}: not a directory; a run is one")
+    refuse_links(path)
     if not run.exists():
         raise ValueError(f"{path}: not a run, it has no {CONFIG}")
     return run
+
+
+def refuse_links(path: Path) -> None:
+    """Raise if a file or folder of the run at a path is a symbolic link.
+
+    Writing through a link would change files outside of the run. `checkpoints/last` is a link that
+    elites makes itself.
+    """
+    for folder, folders, names in os.walk(path):
+        inside = Path(folder).relative_to(path)
+        if folder == str(path):  # a user may keep other things beside the files of the run
+            folders[:] = [name for name in folders if _FOLDERS.fullmatch(name)]
+            names = [name for name in names if name in _FILES]
+        for name in (*folders, *names):
+            if os.path.islink(Path(folder, name)) and (inside / name) != Path("checkpoints/last"):
+                raise RunError(
+                    f"{Path(folder, name)} is a symbolic link, and elites follows none inside of a "
+                    "run. Replace it by what it points to"
+                )
 
 
 def refuse_existing(path: Path) -> None:
@@ -142,11 +166,30 @@ def discard(run: RunDirectory) -> None:
 # ------------------------------------------------------------------------------------------ files
 
 
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise RunError(f"{path}: damaged: {error}") from None
+def read_facts(run: RunDirectory) -> dict[str, Any]:
+    """Read what a run's configuration resolved to, and check what every reader relies on."""
+    path = run / RESOLVED
+    facts = files.read_record(path, _FACTS)
+    low, high = facts["descriptor_low"], facts["descriptor_high"]
+    if not low or len(low) != len(high) or not all(_is_number(v) for v in (*low, *high)):
+        raise RunError(f"{path}: damaged: descriptor_low and descriptor_high are not a box")
+    return facts
+
+
+_FACTS = {
+    "task": str,
+    "algorithm": str,
+    "iterations": int,
+    "descriptor": str,
+    "descriptor_low": list,
+    "descriptor_high": list,
+    "origins": list,
+    "actor_conditioned": bool,
+}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @contextlib.contextmanager
@@ -197,8 +240,8 @@ def is_gone(process: str) -> bool:
 
 def write_text(path: Path, text: str) -> None:
     """Write a whole file, or leave the old one: never half of it."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    with replacing(path) as temporary, open(temporary, "x", encoding="utf-8") as file:
+        file.write(text)
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -244,7 +287,8 @@ def locked(path: Path) -> Iterator[str | None]:
 
     made = [p for p in (path, *path.parents) if not p.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    with open(path / LOCK, "a+", encoding="utf-8") as file:
+    refuse_links(path)
+    with naming(path / LOCK), _open_lock(path / LOCK) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -272,6 +316,15 @@ def locked(path: Path) -> Iterator[str | None]:
                 for directory in made:
                     with contextlib.suppress(OSError):
                         directory.rmdir()
+
+
+def _open_lock(path: Path) -> IO[str]:
+    """Open the lock file, which is made if need be, without following a link."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise RunError(f"{path}: not a plain file. Remove it")
+    return os.fdopen(handle, "r+", encoding="utf-8", errors="replace")
 
 
 @contextlib.contextmanager

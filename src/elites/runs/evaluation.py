@@ -101,7 +101,7 @@ def _cell_row(i: int, cell: int, archive: Any, again: Any) -> list[Any]:
         *stored.centroids[cell],
         stored.fitness[cell],
         *stored.descriptors[cell],
-        archive.algorithm.origins[int(stored.origin[cell])],
+        archive.origin(cell),
         int(stored.born[cell]),
         again.fitness[i][cell],
         *again.descriptors[i][cell],

@@ -64,6 +64,8 @@ class Job:
             "episode_length": task.episode_length,
             "deterministic": task.deterministic,
             "descriptor": task.descriptor_text,
+            "descriptor_names": tuple(axis.name for axis in task.descriptor_axes),
+            "descriptor_units": tuple(axis.unit for axis in task.descriptor_axes),
             "descriptor_low": task.descriptor_low,
             "descriptor_high": task.descriptor_high,
             "descriptor_weights": algorithm.problem.weights,
@@ -142,6 +144,10 @@ def prepare(config: Config, run: RunDirectory) -> Job:
     return job
 
 
+# Facts that only describe the descriptor. A run continues if its task is described differently.
+_DESCRIPTIONS = ("descriptor", "descriptor_names", "descriptor_units")
+
+
 def refuse_changed_task(run: RunDirectory, job: Job, but: Collection[str]) -> None:
     """Raise if the task or the algorithm changed since the run began, `but` in these facts."""
     path = run / RESOLVED
@@ -155,7 +161,7 @@ def refuse_changed_task(run: RunDirectory, job: Job, but: Collection[str]) -> No
     differing = [
         f"{name} was {before[name]}, is {value}"
         for name, value in now.items()
-        if name not in but and before.get(name, value) != value
+        if name not in (*but, *_DESCRIPTIONS) and before.get(name, value) != value
     ]
     if differing:
         raise ValueError(

@@ -1,8 +1,9 @@
-"""What the terminal shows of a run: one line that changes, or plain lines where there is none."""
+"""Show the progress of a run: one line that changes on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sys
 import threading
@@ -12,10 +13,14 @@ from typing import TextIO
 
 from elites.runs.words import duration
 
-_LINES_EVERY = 15.0  # seconds between two lines where nothing can be overwritten
+_LINES_EVERY = 15.0  # seconds between two plain lines
+_FIELDS = ("count", "left", "qd_score", "coverage", "bar", "evaluations", "speed")
+"""Fields of the progress line, the most important first. A narrow terminal shows the first few."""
 
 
 class Progress:
+    """Progress display of one session of a run, which begins at iteration `start`."""
+
     def __init__(self, total: int, start: int = 0, stream: TextIO | None = None):
         self.total, self.first = total, start
         self.stream = stream or sys.stderr
@@ -25,12 +30,12 @@ class Progress:
         self._open = False
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line above the progress display."""
         self._write(f"{self._clearing()}{text}\n")
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
-        """Show that, and for how long, the compiler is at work."""
+        """Show for how long the compiler has been running."""
         begun = time.perf_counter()
         over = threading.Event()
 
@@ -53,6 +58,7 @@ class Progress:
         self._begun = time.perf_counter()
 
     def update(self, iteration: int, evaluations: float, qd_score: float, coverage: float) -> None:
+        """Show the metrics of an iteration, unless others were shown a moment ago."""
         now = time.perf_counter()
         every = 0.1 if self.terminal else _LINES_EVERY
         if now - self._printed < every and iteration < self.total:
@@ -60,38 +66,59 @@ class Progress:
         self._printed = now
         rate = (iteration - self.first) / max(now - self._begun, 1e-9)
         left = (self.total - iteration) / rate if rate > 0 else float("inf")
-        facts = (
-            f"{iteration}/{self.total}  {_speed(rate)}  {evaluations:,.0f} evaluations  "
-            f"QD-score {qd_score:,.0f}  coverage {100 * coverage:.1f} %  {duration(left)} left"
-        )
+        fields = {
+            "bar": _bar(iteration / self.total),
+            "count": f"{iteration}/{self.total}",
+            "speed": _speed(rate),
+            "evaluations": f"{evaluations:,.0f} evaluations",
+            "qd_score": f"QD-score {qd_score:,.0f}",
+            "coverage": f"coverage {100 * coverage:.1f} %",
+            "left": f"{duration(left)} left",
+        }
         if self.terminal:
-            self._show(f"{_bar(iteration / self.total)} {facts}")
+            self._show(_fitted(fields, self._width()))
         else:
-            self.say(facts)
+            del fields["bar"]
+            self.say("  ".join(fields.values()))
 
     def close(self) -> None:
-        """Leave the last state of the bar where it is."""
+        """Leave the last state of the display on the terminal."""
         if self._open:
             self._write("\n")
             self._open = False
 
     def _show(self, text: str) -> None:
-        width = shutil.get_terminal_size().columns - 1
-        self._write(f"\r\x1b[K{text[:width]}")
+        self._write(f"\r\x1b[K{text if len(text) <= self._width() else ''}")
         self._open = True
+
+    def _width(self) -> int:
+        """Return how many characters fit on a line, one less than the terminal has columns."""
+        columns = 0
+        with contextlib.suppress(OSError, ValueError):  # the stream is no terminal of the system
+            columns = os.get_terminal_size(self.stream.fileno()).columns
+        return (columns or shutil.get_terminal_size().columns) - 1
 
     def _clearing(self) -> str:
         was_open, self._open = self._open, False
         return "\r\x1b[K" if was_open else ""
 
     def _write(self, text: str) -> None:
-        # Training goes on when nobody reads any more: a closed terminal, a pipe into `head`.
+        # A closed terminal, or a pipe into `head`, must not stop training.
         with contextlib.suppress(OSError, ValueError):
             self.stream.write(text)
             self.stream.flush()
 
 
-def _bar(share: float, width: int = 20) -> str:
+def _fitted(fields: dict[str, str], width: int) -> str:
+    """Join the fields in their order. Drop the least important ones until the line fits."""
+    for count in range(len(_FIELDS), 0, -1):
+        line = "  ".join(text for name, text in fields.items() if name in _FIELDS[:count])
+        if len(line) <= width:
+            return line
+    return ""
+
+
+def _bar(share: float, width: int = 10) -> str:
     full = int(share * width)
     return f"[{'#' * full}{'.' * (width - full)}]"
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from elites import tasks
 from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs.config import Config
@@ -21,7 +20,7 @@ from elites.runs.outcome import Outcome
 
 def start(path: Path, config: Config, go_on: bool = False) -> Outcome:
     """Start a new run. With `go_on`, continue an existing run if it has the same configuration."""
-    config = dataclasses.replace(config.check(), task=tasks.absolute(config.task))
+    config = config.check().absolute()
     run = RunDirectory(path)
     if not (go_on and run.exists()):
         directories.refuse_existing(path)

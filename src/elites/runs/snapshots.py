@@ -33,16 +33,32 @@ def paths(run: RunDirectory) -> list[Path]:
 
 
 def newest(run: RunDirectory) -> dict[str, np.ndarray] | None:
-    """The archive, without its policies, as of the last checkpoint."""
+    """Return the snapshot of the last checkpoint, or None if there is none."""
     found = paths(run)
-    return read(found[-1]) if found else None
+    return read(run, found[-1]) if found else None
 
 
-def read(path: Path) -> dict[str, np.ndarray]:
+def read(run: RunDirectory, path: Path) -> dict[str, np.ndarray]:
+    """Read a snapshot, checking that its arrays are those of the run."""
     arrays = checkpoints.read_arrays(path)
-    missing = {"fitness", "descriptors", "origin", "born", "centroids"} - set(arrays)
-    if missing:
+    config, facts = run.config(), directories.read_facts(run)
+    seeds, cells, size = config.seeds, config.hp.cells, len(facts["descriptor_low"])
+    expected = {
+        "fitness": ("f", (seeds, cells)),
+        "descriptors": ("f", (seeds, cells, size)),
+        "origin": ("i", (seeds, cells)),
+        "born": ("i", (seeds, cells)),
+        "centroids": ("f", (cells, size)),
+    }
+    if missing := set(expected) - set(arrays):
         raise RunError(f"{path}: damaged: missing {', '.join(sorted(missing))}")
+    for name, (kind, shape) in expected.items():
+        found = arrays[name]
+        if found.dtype.kind != kind or found.shape != shape:
+            raise RunError(
+                f"{path}: damaged: {name} is {found.dtype}{list(found.shape)}, this run has "
+                f"{'numbers' if kind == 'f' else 'integers'}{list(shape)}"
+            )
     return {**arrays, "iteration": np.array(int(path.stem))}
 
 

@@ -47,6 +47,9 @@ from elites.runs.signals import Signals
 from elites.runs.words import amount, counted, duration
 from elites.training import iteration_keys, seed_keys
 
+LONG = 200_000_000
+"""Environment steps of a seed from which a run is announced as long on a CPU."""
+
 # ---------------------------------------------------------------------------------------- the loop
 
 
@@ -62,6 +65,8 @@ def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
             seconds = last.information.get("seconds", 0.0)
             return Outcome(last.iteration, job.total, seconds, interrupted=False, already=True)
         _prepare_directory(run, config, job)
+        if fresh and (note := _note_on_length(config, job)):
+            Progress(job.total).say(note)
         try:
             with Signals() as signals:
                 return _loop(run, config, job, last, signals)
@@ -81,9 +86,7 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job) -> None:
     # A summary marks a run as finished, which it no longer is.
     (run / directories.SUMMARY).unlink(missing_ok=True)
     checkpoints.sweep(run.checkpoints)
-    for left in run.snapshots.glob(".*"):  # temporary files of a killed process
-        left.unlink()
-    for folder in (run.path, run.evaluation, run.figures):
+    for folder in (run.path, run.snapshots, run.evaluation, run.figures):
         directories.sweep(folder)
 
 
@@ -151,9 +154,23 @@ def _opening(run: RunDirectory, config: Config, job: Job, iteration: int) -> str
     device = jax.devices()[0]
     whence = f"resumed at iteration {iteration} of" if iteration else "in"
     return (
-        f"{config.algorithm} on {job.algorithm.problem.name}, {counted(config.seeds, 'seed')}, "
+        f"{job.algorithm.name} on {job.algorithm.problem.name}, {counted(config.seeds, 'seed')}, "
         f"{whence} {job.total} iterations, on {device.platform} ({device.device_kind}), "
         f"{amount(job.state_size)} of state; {run.path}"
+    )
+
+
+def _note_on_length(config: Config, job: Job) -> str | None:
+    """Return a line about how long a run takes on a CPU, or None if it is short or on a GPU."""
+    steps = config.evaluations * job.task.episode_length
+    if jax.default_backend() != "cpu" or steps < LONG:
+        return None
+    paper, demo = (configs.preset(name, config.task) for name in ("paper", "demo"))
+    is_paper = (config.hp, config.evaluations) == (paper.hp, paper.evaluations)
+    what = "the paper's full experiment" if is_paper and ":" not in config.task else "a long run"
+    return (
+        f"note: this is {what} ({config.evaluations:,} evaluations). On a CPU it can take many "
+        f"hours or days. For a first look, use --preset demo ({demo.evaluations:,} evaluations)"
     )
 
 
@@ -224,7 +241,7 @@ def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome)
     problem = algorithm.problem
     layers = "-".join(map(str, algorithm.policy.sizes))
     lines = [
-        f"# {config.algorithm} on {problem.name}",
+        f"# {algorithm.name} on {problem.name}",
         "",
         f"{outcome.iteration} iterations, {counted(config.seeds, 'seed')}, "
         f"{duration(outcome.seconds)}. Policies: {layers}, {algorithm.policy.size:,} parameters; "

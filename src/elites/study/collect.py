@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from elites import tasks
+from elites.references import short_name
 from elites.runs import directory as directories
 from elites.runs import evaluation, logs, snapshots
 from elites.runs.directory import RESOLVED, RunDirectory, RunError
+from elites.runs.words import counted
 from elites.study.study import Item, Study
 
 ARCHIVE_METRICS = (
@@ -86,7 +87,7 @@ def collect(study: Study) -> Results:
     problems: list[str] = []
     for item in study.items():
         key = (item.task, item.algorithm)
-        group = groups.setdefault(key, Group(tasks.short_name(item.task), item.algorithm))
+        group = groups.setdefault(key, Group(short_name(item.task), short_name(item.algorithm)))
         group.planned += item.seeds
         group.runs.append(item)
         try:
@@ -164,39 +165,70 @@ def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
 
 
 def read_foreign(path: Path, known_tasks: Sequence[str]) -> list[Group]:
-    """Curves of another program; `known_tasks` are those of the study."""
+    """Read curves of another program. `known_tasks` are the tasks of the study."""
     known_tasks = list(dict.fromkeys(known_tasks))
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: not a CSV file: {error}") from None
     known = [name for name, _ in ARCHIVE_METRICS]
-    needed = ("evaluations", "metric", "value")
-    if not rows or not set(needed) <= set(rows[0]):
-        raise ValueError(f"{path}: needs the columns {', '.join(needed)} and at least one row")
+    # task, label -> metric -> seed -> evaluations -> value
     points: dict[tuple[str, str], dict[str, dict[int, dict[float, float]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(dict))
     )
-    for number, row in enumerate(rows, start=2):
+    lines: dict[tuple[Any, ...], int] = {}
+    for number, row in _foreign_rows(path):
+        where = f"{path}, line {number}"
         task = row.get("task") or (known_tasks[0] if len(known_tasks) == 1 else "")
         if task not in known_tasks:
             raise ValueError(
-                f"{path}, line {number}: task '{task}' is not one of the study's: "
-                f"{', '.join(known_tasks)}. Give it in a column 'task'"
+                f"{where}: task '{task}' is not one of the study's: {', '.join(known_tasks)}. "
+                "Give it in a column 'task'"
             )
-        if row["metric"] not in known:
-            raise ValueError(
-                f"{path}, line {number}: unknown metric '{row['metric']}'. "
-                f"Known: {', '.join(known)}"
-            )
+        metric, label = row["metric"], row.get("label") or path.stem
+        if metric not in known:
+            raise ValueError(f"{where}: unknown metric '{metric}'. Known: {', '.join(known)}")
         try:
             seed = int(row.get("seed") or 0)
             x, y = float(row["evaluations"]), float(row["value"])
-        except (TypeError, ValueError):
-            raise ValueError(f"{path}, line {number}: not a number in {dict(row)}") from None
-        points[task, row.get("label") or path.stem][row["metric"]][seed][x] = y
-    return [_foreign_group(task, label, metrics) for (task, label), metrics in points.items()]
+        except ValueError:
+            raise ValueError(f"{where}: not a number in {row}") from None
+        if not np.isfinite([x, y]).all():
+            raise ValueError(f"{where}: not a finite number in {row}")
+        first = lines.setdefault((task, label, metric, seed, x), number)
+        if first != number:
+            several = "" if "seed" in row else ". Number the seeds in a column 'seed'"
+            raise ValueError(
+                f"{where}: a second value of {metric} for '{label}' on {task}, seed {seed}, after "
+                f"{x:,.10g} evaluations; the first is in line {first}{several}"
+            )
+        points[task, label][metric][seed][x] = y
+    return [_foreign_group(path, *key, metrics) for key, metrics in points.items()]
+
+
+def _foreign_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
+    """Return the rows of a CSV file with the numbers of their lines.
+
+    Names of columns come in lower case, and without spaces around them, as values do.
+    """
+    try:
+        # Spreadsheets put a byte order mark in front.
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            found = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: not a CSV file: {error}") from None
+    filled = [(number, cells) for number, cells in found if any(cells)]
+    columns = [name.lower() for name in filled[0][1]] if filled else []
+    needed = ("evaluations", "metric", "value")
+    if len(filled) < 2 or not set(needed) <= set(columns):
+        raise ValueError(f"{path}: needs the columns {', '.join(needed)} and at least one row")
+    for name in columns:
+        if name and columns.count(name) > 1:
+            raise ValueError(f"{path}: has {columns.count(name)} columns named '{name}'")
+    for number, cells in filled:
+        if len(cells) != len(columns):
+            raise ValueError(
+                f"{path}, line {number}: {counted(len(cells), 'field')}, but the header has "
+                f"{len(columns)}"
+            )
+    return [(number, dict(zip(columns, cells, strict=True))) for number, cells in filled[1:]]
 
 
 def refuse_taken_labels(path: Path, groups: list[Group], taken: set[str]) -> None:
@@ -210,15 +242,20 @@ def refuse_taken_labels(path: Path, groups: list[Group], taken: set[str]) -> Non
 
 
 def _foreign_group(
-    task: str, label: str, metrics: dict[str, dict[int, dict[float, float]]]
+    path: Path, task: str, label: str, metrics: dict[str, dict[int, dict[float, float]]]
 ) -> Group:
-    """Seeds at common evaluations, interpolated between their own."""
+    """Return curves of all seeds at common evaluations, interpolated between their own."""
     seeds = sorted({seed for values in metrics.values() for seed in values})
     group = Group(task, label, imported=True, seeds=seeds, planned=len(seeds), finished=len(seeds))
-    # No further than every seed has values: nothing is extrapolated.
+    # Only where every seed has values: nothing is extrapolated.
     curves = [points for by_seed in metrics.values() for points in by_seed.values()]
-    last = min(max(points) for points in curves)
-    grid = np.array(sorted({x for points in curves for x in points if x <= last}))
+    first, last = max(min(points) for points in curves), min(max(points) for points in curves)
+    if first > last:
+        raise ValueError(
+            f"{path}: the curves of '{label}' on {task} have no evaluations in common: one begins "
+            f"after {first:,.10g} evaluations, another ends after {last:,.10g}"
+        )
+    grid = np.array(sorted({x for points in curves for x in points if first <= x <= last}))
     group.curves["evaluations"] = np.repeat(grid[:, None], len(seeds), axis=1)
     for name, by_seed in metrics.items():
         columns = []

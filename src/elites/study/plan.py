@@ -18,15 +18,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from elites import references
 from elites import tasks as registry
 from elites.core import catalogue
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
+from elites.runs import files
 from elites.runs.config import Config, preset
 
 PAPER_TASKS = ("ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni")
@@ -98,12 +99,8 @@ def read(name: str) -> Plan:
         )
     if not path.is_file():
         raise ValueError(f"{name}: no such file")
-    text = path.read_text(encoding="utf-8")
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{name}: {error}") from None
-    return from_values(values, name, text)
+    text = files.read_text(path, error=ValueError)
+    return from_values(files.read_toml(path), name, text)
 
 
 def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
@@ -137,11 +134,10 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
                 raise refusal(str(error), f'"{entry}"', f"'{entry}'", name) from None
             if list(entries).count(entry) > 1:
                 raise refusal(f"{name} names {entry} twice", name)
-        given[name] = tuple(entries)
-    given["tasks"] = tuple(registry.absolute(task) for task in given["tasks"])
-    names = [registry.short_name(task) for task in given["tasks"]]
-    if len(set(names)) < len(names):
-        raise refusal(f"tasks has two of the same name: {', '.join(names)}", "tasks")
+        given[name] = tuple(references.absolute(entry) for entry in entries)
+        names = [references.short_name(entry) for entry in entries]
+        if len(set(names)) < len(names):
+            raise refusal(f"{name} has two of the same name: {', '.join(names)}", name)
     for name in ("seeds", "first_seed", "evaluations", "checkpoint_every", "reach_every"):
         value = values.get(name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):

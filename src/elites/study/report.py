@@ -2,6 +2,9 @@
 
 The page has no script and asks no other host for anything. It works on unfinished studies and says
 so: algorithms are then compared at the last point that all of them have reached.
+
+The tests compare one algorithm, the reference, with every other: DCG-MAP-Elites where the plan has
+it, as in the paper, otherwise the plan's first algorithm.
 """
 
 from __future__ import annotations
@@ -30,8 +33,10 @@ from elites.study.collect import (
     collect,
     tasks_of,
 )
+from elites.study.plan import Plan
 from elites.study.study import Study
 
+REFERENCE = "dcg_me"
 PUBLISHED = {
     # Median over 20 replications after one million evaluations, the paper's second table:
     # QD-score of archive and policy, descriptor error of archive and policy.
@@ -61,7 +66,9 @@ def write(study: Study) -> Path:
     """Write the page and the figures; the path of the page."""
     results = collect(study)
     study.report.mkdir(exist_ok=True)
-    sections = [_task_section(study, results, task) for task in results.tasks]
+    points = {task: _point(results.of(task)) for task in results.tasks}
+    tests = _Tests(study.plan(), {task: point for task, point in points.items() if point})
+    sections = [_task_section(study, results, task, points[task], tests) for task in results.tasks]
     body = [_head(study, results), _published(results), *sections, _runs(study, results)]
     template = string.Template(files("elites.study").joinpath("page.html").read_text("utf-8"))
     page = template.substitute(
@@ -137,13 +144,14 @@ def _published(results: Results) -> str:
     return f"<section><h2>Archive and policy</h2>{note}{_table(header, rows)}</section>"
 
 
-def _task_section(study: Study, results: Results, task: str) -> str:
+def _task_section(
+    study: Study, results: Results, task: str, point: Point | None, tests: _Tests
+) -> str:
     groups = results.of(task)
     name = html.escape(task)
     parts = [f'<section id="{name}"><h2>{name}</h2>', _curves(study, task, groups)]
-    point = _point(groups)
     if point is not None:
-        parts += [_final_table(point), _tests(point)]
+        parts += [_final_table(point), tests.section(task, point)]
     with figures.styled():
         for kind, title, figure in (
             ("archives", "Archives", figures.archives(groups)),
@@ -233,44 +241,90 @@ def _final_table(point: Point) -> str:
     return f"<h3>Metrics {html.escape(point.text)}</h3>{_table(header, rows, words=True)}"
 
 
-def _tests(point: Point) -> str:
-    parts = []
-    for metric, title in ARCHIVE_METRICS:
-        values = point.values.get(metric, {})
-        if len(values) < 2:
-            continue
-        found = statistics.compare(values)
-        labels = list(values)
-        p = {frozenset((c.first, c.second)): c for c in found}
-        rows = [
-            [a, *("" if a == b else _p(p[frozenset((a, b))].bonferroni) for b in labels)]
-            for a in labels
-        ]
-        pairs = [
-            [
-                c.first, c.second, _p(c.p), _p(c.bonferroni), _p(c.holm), _p(c.smallest),
-                f"{c.superiority:.2f}", "counted" if c.exact else "approximated",
-            ]
-            for c in found
-        ]  # fmt: skip
-        least = max(c.smallest for c in found)
-        warning = ""
-        if min(least * len(found), 1.0) > 0.05:
-            warning = (
-                f"<p><strong>Too few seeds to tell:</strong> the smallest p-value that they can "
-                f"reach is {_p(least)}, and {_p(min(least * len(found), 1.0))} once corrected.</p>"
+class _Tests:
+    """Rank-sum tests of the reference against every other algorithm, over all tasks."""
+
+    def __init__(self, plan: Plan, points: dict[str, Point]):
+        self.reference = REFERENCE if REFERENCE in plan.algorithms else plan.algorithms[0]
+        self._families = {
+            metric: statistics.compare_with(
+                self.reference,
+                {task: point.values.get(metric, {}) for task, point in points.items()},
             )
-        header = ["first", "second", "p", "Bonferroni", "Holm", "smallest p possible",
-                  "first above second", "p is"]  # fmt: skip
-        parts.append(
-            f"<h4>{html.escape(title)}</h4>{_table(['', *labels], rows)}{warning}"
-            f"<details><summary>All pairs</summary>{_table(header, pairs, words=True)}</details>"
+            for metric, _ in ARCHIVE_METRICS
+        }
+
+    def section(self, task: str, point: Point) -> str:
+        """Return the tests of one task as HTML, or nothing where there is nothing to compare."""
+        parts = [
+            self._metric(task, title, self._families[metric], point.values.get(metric, {}))
+            for metric, title in ARCHIVE_METRICS
+        ]
+        if not any(parts):
+            return ""
+        name = html.escape(self.reference)
+        why = "" if self.reference == REFERENCE else ", the first algorithm of the plan,"
+        return (
+            f"<h3>Rank-sum tests {html.escape(point.text)}</h3><p>Two-sided p-values of Wilcoxon's "
+            f"rank-sum test: {name}{why} against each other algorithm. Bonferroni and Holm correct "
+            f"for all comparisons of {name} by the same metric, over all tasks. “{name} above” is "
+            f"how often a seed of {name} has a higher value than one of the other algorithm. Ties "
+            f"count half.</p>{''.join(parts)}"
         )
-    if not parts:
+
+    def _metric(
+        self,
+        task: str,
+        title: str,
+        family: dict[str, list[statistics.Corrected]],
+        values: dict[str, np.ndarray],
+    ) -> str:
+        found, others = family[task], statistics.compare_others(self.reference, values)
+        if not found and not others:
+            return ""
+        parts = [f"<h4>{html.escape(title)}</h4>"]
+        if found:
+            header = [f"{self.reference} against", "p", "Bonferroni", "Holm", "smallest p possible",
+                      f"{self.reference} above", "p is"]  # fmt: skip
+            rows = [
+                [c.second, _p(c.p), _p(t.bonferroni), _p(t.holm), _p(c.smallest),
+                 f"{c.superiority:.2f}", "counted" if c.exact else "approximated"]
+                for t in found
+                for c in [t.comparison]
+            ]  # fmt: skip
+            parts += [self._family_note(family), _table(header, rows), _too_few(found)]
+        if others:
+            header = ["first", "second", "p", "smallest p possible", "first above second", "p is"]
+            rows = [
+                [c.first, c.second, _p(c.p), _p(c.smallest), f"{c.superiority:.2f}",
+                 "counted" if c.exact else "approximated"]
+                for c in others
+            ]  # fmt: skip
+            parts.append(
+                f"<details><summary>Other pairs, not corrected</summary>"
+                f"{_table(header, rows, words=True)}</details>"
+            )
+        return "".join(parts)
+
+    def _family_note(self, family: dict[str, list[statistics.Corrected]]) -> str:
+        found = [entry for entries in family.values() for entry in entries]
+        tasks = {entry.task for entry in found}
+        return (
+            f"<p>Corrected for {counted(found[0].family, 'comparison')}: "
+            f"{html.escape(self.reference)} against the others on {counted(len(tasks), 'task')}."
+            "</p>"
+        )
+
+
+def _too_few(found: Sequence[statistics.Corrected]) -> str:
+    """Return a warning where no outcome could be significant with these numbers of seeds."""
+    least = max(entry.comparison.smallest for entry in found)
+    corrected = min(least * found[0].family, 1.0)
+    if corrected <= 0.05:
         return ""
     return (
-        f"<h3>Rank-sum tests {html.escape(point.text)}</h3><p>Two-sided p-values of Wilcoxon's "
-        "rank-sum test, corrected by Bonferroni over the pairs of a table.</p>" + "".join(parts)
+        "<p><strong>Too few seeds to tell:</strong> the smallest p-value that they can reach is "
+        f"{_p(least)}, and {_p(corrected)} once corrected.</p>"
     )
 
 

@@ -1,9 +1,10 @@
-"""Statistics over seeds: the paper's tests, and what an honest reader asks for beside them.
+"""Statistics over seeds: the paper's tests, with effect sizes and bootstrap intervals.
 
-The paper compares algorithms by the Wilcoxon rank-sum test with Bonferroni's correction. Beside the
-p-values stand Holm's correction, which is never weaker; the smallest p-value that so few seeds can
-reach at all; and an effect size, for a p-value does not say how much. Medians and quartiles are the
-paper's; the interquartile mean with its bootstrap interval uses more of few seeds.
+The paper compares algorithms by the Wilcoxon rank-sum test with Bonferroni's correction. For one
+metric, the comparisons of one algorithm with each other algorithm over all tasks are a family: the
+correction is for their number. Each comparison also has Holm's correction, which is never weaker,
+the smallest p-value that its numbers of seeds can reach, and an effect size. Medians and quartiles
+are the paper's. The interquartile mean with its bootstrap interval makes better use of few seeds.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from scipy import stats
 
 RESAMPLES = 5000
+Values = Sequence[float] | np.ndarray
 
 
 class Summary(NamedTuple):
@@ -31,19 +33,27 @@ class Summary(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Two algorithms compared by one metric."""
+    """Two algorithms compared by one metric on one task."""
 
     first: str
     second: str
     p: float  # two-sided rank-sum
-    bonferroni: float
-    holm: float
     smallest: float  # p that these numbers of seeds can reach at all
     superiority: float  # how often a seed of the first beats one of the second; ties count half
     exact: bool  # whether p was counted, not approximated
 
 
-def _finite(values: Sequence[float] | np.ndarray) -> np.ndarray:
+class Corrected(NamedTuple):
+    """A comparison of the reference with another algorithm, corrected for its whole family."""
+
+    task: str
+    comparison: Comparison
+    bonferroni: float
+    holm: float
+    family: int  # number of comparisons corrected for
+
+
+def _finite(values: Values) -> np.ndarray:
     values = np.asarray(values, np.float64)
     return values[np.isfinite(values)]
 
@@ -51,7 +61,7 @@ def _finite(values: Sequence[float] | np.ndarray) -> np.ndarray:
 # ------------------------------------------------------------------------------------- describing
 
 
-def summary(values: Sequence[float] | np.ndarray) -> Summary:
+def summary(values: Values) -> Summary:
     """Of values of any number of seeds; those that are not finite are left out."""
     values = _finite(values)
     if not len(values):
@@ -64,7 +74,7 @@ def summary(values: Sequence[float] | np.ndarray) -> Summary:
     )  # fmt: skip
 
 
-def interquartile_mean(values: Sequence[float] | np.ndarray) -> float:
+def interquartile_mean(values: Values) -> float:
     """The mean without the lowest and the highest quarter.
 
     A quarter that is not a whole number of values leaves out a part of one, so that no seed's
@@ -80,9 +90,7 @@ def _interquartile_means(rows: np.ndarray) -> np.ndarray:
     return np.sort(rows, axis=1) @ (weights / weights.sum())
 
 
-def bootstrap_interval(
-    values: Sequence[float] | np.ndarray, level: float = 0.95, seed: int = 0
-) -> tuple[float, float]:
+def bootstrap_interval(values: Values, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
     """Percentiles of the interquartile mean over resampled seeds; always the same resamples."""
     values = _finite(values)
     drawn = np.random.default_rng(seed).integers(len(values), size=(RESAMPLES, len(values)))
@@ -95,8 +103,8 @@ def bootstrap_interval(
 
 
 def rank_sum(
-    first: Sequence[float] | np.ndarray,
-    second: Sequence[float] | np.ndarray,
+    first: Values,
+    second: Values,
     side: Literal["two-sided", "greater", "less"] = "two-sided",
 ) -> tuple[float, bool]:
     """The p-value of Wilcoxon's rank-sum test (Mann and Whitney's U), and whether it is exact.
@@ -141,7 +149,7 @@ def smallest_p(first: int, second: int) -> float:
     return min(1.0, 2.0 / math.comb(first + second, first))
 
 
-def superiority(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
+def superiority(first: Values, second: Values) -> float:
     """How probably a seed of the first is better, ties counted half (Vargha and Delaney's A)."""
     first, second = _finite(first), _finite(second)
     if not len(first) or not len(second):
@@ -150,13 +158,13 @@ def superiority(first: Sequence[float] | np.ndarray, second: Sequence[float] | n
     return float(above + 0.5 * (first[:, None] == second[None]).mean())
 
 
-def bonferroni(p: Sequence[float] | np.ndarray) -> np.ndarray:
+def bonferroni(p: Values) -> np.ndarray:
     """Each p-value times their number."""
     p = np.asarray(p, np.float64)
     return np.minimum(p * np.count_nonzero(~np.isnan(p)), 1.0)
 
 
-def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
+def holm(p: Values) -> np.ndarray:
     """Holm's step-down correction: the smallest times their number, the next times one less..."""
     p = np.asarray(p, np.float64)
     known = np.flatnonzero(~np.isnan(p))
@@ -167,18 +175,42 @@ def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
     return corrected
 
 
-def compare(values: Mapping[str, Sequence[float] | np.ndarray]) -> list[Comparison]:
-    """Every pair of algorithms; one family for the corrections."""
-    pairs = list(itertools.combinations(values, 2))
-    tests = [rank_sum(values[a], values[b]) for a, b in pairs]
-    p = [p for p, _ in tests]
-    return [
-        Comparison(
-            a, b, p[i], float(by_bonferroni), float(by_holm),
-            smallest_p(len(_finite(values[a])), len(_finite(values[b]))),
-            superiority(values[a], values[b]), tests[i][1],
-        )
-        for i, ((a, b), by_bonferroni, by_holm) in enumerate(
-            zip(pairs, bonferroni(p), holm(p), strict=True)
-        )
-    ]  # fmt: skip
+def compare(values: Mapping[str, Values], first: str, second: str) -> Comparison:
+    """Compare two algorithms by their values over seeds. `values` maps names to values."""
+    a, b = values[first], values[second]
+    p, exact = rank_sum(a, b)
+    smallest = smallest_p(len(_finite(a)), len(_finite(b)))
+    return Comparison(first, second, p, smallest, superiority(a, b), exact)
+
+
+def compare_with(
+    reference: str, values: Mapping[str, Mapping[str, Values]]
+) -> dict[str, list[Corrected]]:
+    """Compare the reference with each other algorithm on every task, as one family.
+
+    `values` maps tasks to names to values over seeds, all of one metric. The corrections multiply
+    by the number of comparisons over all tasks; a comparison without values on one side is not
+    counted. Returns the comparisons by task.
+    """
+    found = [
+        (task, compare(of_task, reference, name))
+        for task, of_task in values.items()
+        if reference in of_task
+        for name in of_task
+        if name != reference
+    ]
+    p = [comparison.p for _, comparison in found]
+    family = int(np.count_nonzero(~np.isnan(p)))
+    corrected: dict[str, list[Corrected]] = {task: [] for task in values}
+    for (task, comparison), by_bonferroni, by_holm in zip(
+        found, bonferroni(p), holm(p), strict=True
+    ):
+        entry = Corrected(task, comparison, float(by_bonferroni), float(by_holm), family)
+        corrected[task].append(entry)
+    return corrected
+
+
+def compare_others(reference: str, values: Mapping[str, Values]) -> list[Comparison]:
+    """Compare all pairs of algorithms of one task without the reference. Nothing is corrected."""
+    others = [name for name in values if name != reference]
+    return [compare(values, a, b) for a, b in itertools.combinations(others, 2)]

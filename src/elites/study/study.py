@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from elites import tasks
+from elites.references import short_name
 from elites.runs import directory as directories
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory, RunError
@@ -45,7 +45,7 @@ class Item:
     @property
     def name(self) -> str:
         seeds = f"seeds-{self.first_seed}-{self.seed_numbers[-1]}"
-        return f"{tasks.short_name(self.task)}-{self.algorithm}-{seeds}"
+        return f"{short_name(self.task)}-{short_name(self.algorithm)}-{seeds}"
 
     @property
     def seed_numbers(self) -> range:

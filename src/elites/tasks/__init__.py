@@ -2,24 +2,26 @@
 
     task = elites.tasks.make("ant_omni")
 
-A task of your own joins the list with `register`, is handed over as a `Task` wherever a name is
-accepted, or is named by its file: `make("my_task.py:pendulum")`. Importing this module does not
-load JAX; making a task does.
+There are three ways to use a task of your own: pass the `Task` instead of a name, add it with
+`register`, or name its file and function: `make("my_task.py:pendulum")`. Importing this module does
+not load JAX. Making a task does.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from elites import references
 from elites.core.catalogue import suggestion
+from elites.references import absolute, short_name
 
 if TYPE_CHECKING:
     from elites.tasks.task import Task
+
+__all__ = ["absolute", "check", "make", "names", "register", "short_name"]
 
 _FACTORIES: dict[str, str | Callable[[], Task]] = {
     "ant_omni": "elites.tasks.omni",
@@ -33,40 +35,24 @@ _FACTORIES: dict[str, str | Callable[[], Task]] = {
 
 
 def names() -> list[str]:
-    """The known tasks."""
+    """Return the names of all tasks."""
     return list(_FACTORIES)
 
 
 def check(name: str) -> str:
-    """The name, or a ValueError that lists the known ones. Loads neither JAX nor the task."""
+    """Return the name, or raise a ValueError that lists the known ones. Does not load JAX."""
     if name in _FACTORIES:
         return name
-    where, colon, function = name.rpartition(":")
-    if not colon:
-        raise ValueError(
-            f"unknown task '{name}'.{suggestion(name, _FACTORIES)} "
-            f"Known tasks: {', '.join(_FACTORIES)}; or FILE.py:FUNCTION for one of your own"
-        )
-    if not where.endswith(".py") or not function.isidentifier():
-        raise ValueError(f"a task of your own is given as FILE.py:FUNCTION, got '{name}'")
-    if not Path(where).is_file():
-        raise ValueError(f"task '{name}': there is no file {where}")
-    return name
-
-
-def short_name(task: str) -> str:
-    """Of a task by name, or of one's own by FILE.py:FUNCTION: what files are called after it."""
-    return task.rpartition(":")[2]
-
-
-def absolute(name: str) -> str:
-    """The name as it is understood from any directory: the file of one's own task with its path."""
-    where, colon, function = name.rpartition(":")
-    return f"{Path(where).resolve()}:{function}" if colon else name
+    if references.is_reference(name):
+        return references.check("task", name)
+    raise ValueError(
+        f"unknown task '{name}'.{suggestion(name, _FACTORIES)} "
+        f"Known tasks: {', '.join(_FACTORIES)}; or FILE.py:FUNCTION for one of your own"
+    )
 
 
 def make(name: str) -> Task:
-    """The task of that name; always the same object, so that compiled code is shared."""
+    """Return the task of that name. It is always the same object, so compiled code is shared."""
     if check(name) not in _FACTORIES:
         return _from_file(absolute(name))
     factory = _FACTORIES[name]
@@ -77,22 +63,14 @@ def make(name: str) -> Task:
 
 @functools.cache
 def _from_file(name: str) -> Task:
-    """The task that a function in a file of the user's returns."""
+    """Return the task that a function in a file of the user's returns."""
     from elites.tasks.task import Task
 
     where, _, function = name.rpartition(":")
-    spec = importlib.util.spec_from_file_location(f"elites_own_task_{Path(where).stem}", where)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ValueError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
-    factory = getattr(module, function, None)
-    task = factory() if callable(factory) else factory
+    factory = references.load(name)
+    task = references.call(name, factory) if callable(factory) else factory
     if not isinstance(task, Task):
-        have = "nothing of that name" if factory is None else f"a {type(task).__name__}"
+        have = "nothing of that name" if factory is None else references.kind(task)
         raise ValueError(
             f"{where}: '{function}' must be a function that returns a Task, found {have}"
         )
@@ -100,7 +78,7 @@ def _from_file(name: str) -> Task:
 
 
 def register(name: str, factory: Callable[[], Task]) -> None:
-    """Add a task of your own; `factory` should return the same object every time."""
+    """Add a task of your own. `factory` should return the same object every time."""
     if name in _FACTORIES:
         raise ValueError(f"a task named '{name}' exists already")
     _FACTORIES[name] = factory

@@ -1,7 +1,7 @@
-"""Walker-Uni: find every way of walking forward.
+"""Walker-Uni: a planar biped that must find every way of walking forward.
 
-A planar biped. The descriptor is the share of time each foot touches the ground, the reward is for
-speed, survival and little effort.
+The descriptor is the share of time that each foot touches the ground. The robot is rewarded for its
+forward speed and for every step before it falls, and pays for its actions.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from elites.tasks.task import Array, Task, TaskState
 
 
 class _Walker(NamedTuple):
+    """State of the walker."""
+
     bodies: Array  # [13, B]
-    touched: Array  # [2] visits to the ground so far, by foot; the reset counts as one
+    touched: Array  # [2] steps in which each foot touched the ground; the reset counts as one
     time: Array  # [] steps taken
 
 
 @functools.cache
 def walker_uni() -> Task:
+    """Return the task of a planar biped with 6 motors."""
     model = body_model("walker")
     feet = [model.bodies.index(name) for name in ("foot", "foot_left")]
     joints = len(model.joints.names)
     layout = (
-        ("share of time each foot touched so far", 2),
+        ("share of time that each foot touched the ground so far", 2),
         ("torso z in m", 1),
         ("torso pitch in rad", 1),
         ("joint angles in rad", joints),
@@ -87,4 +90,6 @@ def walker_uni() -> Task:
         reward_text="max(0, forward speed in m/s + 1 - 0.001 |a|^2)",
         termination_text="torso z outside [0.7, 2] m or |pitch| > 1 rad",
         descriptor_text="share of steps in which the right and the left foot touch the ground",
+        descriptor_names=("right foot contact", "left foot contact"),
+        descriptor_units=("share of time", "share of time"),
     )

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites import tasks
-from elites.core import algorithms, catalogue
 from elites.core.algorithm import Algorithm, Round, S
 from elites.core.evaluation import acting, actor_rows, take
 from elites.core.hyperparameters import Hyperparameters, Value
@@ -34,6 +33,7 @@ from elites.core.types import Array, Evaluation, Problem, Request
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training import searches
+from elites.training.builders import build_algorithm
 from elites.training.episodes import Episode, numbers, transitions
 from elites.training.loop import checked_seeds
 from elites.training.results import Elites, named
@@ -370,9 +370,7 @@ def ask_tell(
         task = tasks.make(task)
     on = task.problem() if isinstance(task, ExternalTask) else problem(task)
     if isinstance(algorithm, str):
-        algorithm = algorithms.make(
-            catalogue.check(algorithm), on, Hyperparameters.of(hyperparameters)
-        )
+        algorithm = build_algorithm(algorithm, on, Hyperparameters.of(hyperparameters))
     elif hyperparameters:
         raise ValueError("an algorithm that is built already takes no hyperparameters")
     if dataclasses.replace(algorithm.problem, rollout=on.rollout) != on:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import SupportsIndex
 
 import numpy as np
 
 from elites import tasks
-from elites.core import catalogue
 from elites.core.algorithm import Algorithm, S
-from elites.core.algorithms import ALGORITHMS
 from elites.core.hyperparameters import Hyperparameters, Value
-from elites.core.types import Problem
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
+from elites.training.builders import Builder, build_algorithm
 from elites.training.results import Run, named
 from elites.training.seeds import Batched, iteration_keys, seed_keys
 
 Progress = Callable[[int, dict[str, np.ndarray]], None]  # (iteration, metrics by name [seeds])
-
-
-Builder = Callable[[Problem, Hyperparameters], Algorithm]  # an algorithm of your own
 
 
 def build(
@@ -34,13 +29,13 @@ def build(
 ) -> Algorithm:
     """Build an algorithm on a task: `start(key) -> state`, `step(state, key) -> state, metrics`.
 
-    `algorithm` is a name, or a function of a problem and hyperparameters. Hyperparameters are given
-    as a record, by name, or both: names replace fields of the record.
+    `algorithm` is a name, FILE.py:FUNCTION, or a function of a problem and hyperparameters.
+    Hyperparameters are given as a record, by name, or both: names replace fields of the record.
     """
-    make = ALGORITHMS[catalogue.check(algorithm)] if isinstance(algorithm, str) else algorithm
     fields = vars(hp) if hp is not None else {}
     task = tasks.make(task) if isinstance(task, str) else task
-    return make(problem(task), Hyperparameters.of({**fields, **hyperparameters}))
+    values = Hyperparameters.of({**fields, **hyperparameters})
+    return build_algorithm(algorithm, problem(task), values)
 
 
 def train(
@@ -58,8 +53,19 @@ def train(
     `seeds` is their number, or the seeds themselves. `progress(iteration, metrics)` is called after
     every iteration. See `build` for the other arguments.
     """
+    _check_names(hyperparameters)
     built = build(task, algorithm, hp=hp, **hyperparameters)
     return train_algorithm(built, seeds=seeds, evaluations=evaluations, progress=progress)
+
+
+def _check_names(values: Mapping[str, Value]) -> None:
+    """Raise a ValueError for an argument that `train` does not have."""
+    if "seed" in values:
+        raise ValueError(
+            f"unknown argument 'seed'. seeds=[{values['seed']!r}] trains the seed of that number; "
+            "seeds=N trains N seeds, from 0 on"
+        )
+    Hyperparameters.of(values, arguments=("seeds", "evaluations", "progress", "hp"))
 
 
 def train_algorithm(

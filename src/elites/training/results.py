@@ -79,10 +79,25 @@ class Elites(Sequence[Elite]):
             fitness=float(self.arrays.fitness[cell]),
             descriptor=self.arrays.descriptors[cell],
             cell=cell,
-            origin=self.algorithm.origins[int(self.arrays.origin[cell])],
+            origin=self.origin(cell),
             born=int(self.arrays.born[cell]),
             network=self.algorithm.policy,
         )
+
+    def origin(self, cell: int) -> str:
+        """Return the name of the variation that made the elite of a cell.
+
+        Raises a ValueError if the algorithm has no such variation. An IndexError would silently end
+        a loop over the elites.
+        """
+        number, names = int(self.arrays.origin[cell]), self.algorithm.origins
+        if not 0 <= number < len(names):
+            raise ValueError(
+                f"the elite of cell {cell} has origin {number}, but {self.algorithm.name} knows "
+                f"only 0 to {len(names) - 1} ({', '.join(names)}): the archive was made by "
+                "another algorithm"
+            )
+        return names[number]
 
     @property
     def fitness(self) -> np.ndarray:

@@ -228,12 +228,12 @@ def _snapshot(run: RunDirectory, iteration: int) -> dict[str, np.ndarray]:
     path = run.snapshots / f"{iteration:09d}.npz"
     if not inside(run, path):
         raise NotThereError(f"there is no snapshot of iteration {iteration}")
-    return _read(path, path.stat().st_mtime_ns)
+    return _read(run, path, path.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=64)
-def _read(path: Path, _changed: int) -> dict[str, np.ndarray]:
-    return snapshots.read(path)
+def _read(run: RunDirectory, path: Path, _changed: int) -> dict[str, np.ndarray]:
+    return snapshots.read(run, path)
 
 
 def plain(values: np.ndarray) -> list[Any]:

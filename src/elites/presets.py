@@ -1,0 +1,84 @@
+"""Presets: budgets and hyperparameters for three purposes.
+
+    paper   the paper's numbers, and the default everywhere
+    demo    a real robot on two CPU cores within five minutes
+    smoke   seconds: everything runs, nothing is learned
+
+`elites train --preset demo` and `elites.train(..., preset="demo")` take the same values. This
+module loads without JAX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from elites.core.catalogue import suggestion
+from elites.core.hyperparameters import Hyperparameters
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """Values for everything that is not given."""
+
+    evaluations: int = 1_000_000
+    """Budget: policies evaluated for a seed."""
+    checkpoint_every: int = 100
+    """Iterations between two checkpoints of a run directory."""
+    reach_every: int = 100
+    """Iterations between two re-evaluations in a run directory; 0 for one at the end."""
+    hp: Hyperparameters = dataclasses.field(default_factory=Hyperparameters)
+
+
+PAPER = Preset()  # lengthscales belong to the tasks
+_PRESETS = {
+    "paper": PAPER,
+    "demo": Preset(
+        evaluations=9_000,
+        checkpoint_every=25,
+        reach_every=0,
+        hp=Hyperparameters(
+            cells=256,
+            batch_size=64,
+            critic_steps=300,
+            pg_steps=50,
+            policy_hidden=(64, 64),
+            actor_hidden=(128, 128),
+            critic_hidden=(128, 128),
+            replay_size=200_000,
+        ),
+    ),
+    "smoke": Preset(
+        evaluations=320,
+        checkpoint_every=4,
+        reach_every=0,
+        hp=Hyperparameters(
+            cells=32,
+            batch_size=32,
+            policy_hidden=(8, 8),
+            actor_hidden=(8, 8),
+            critic_hidden=(8, 8),
+            td3_batch_size=16,
+            critic_steps=6,
+            diversity_critic_steps=4,
+            pg_steps=3,
+            replay_size=3000,
+            es_samples=8,
+            es_memory=64,
+            novelty_memory=64,
+        ),
+    ),
+}
+
+
+def names() -> list[str]:
+    """Return the names of the presets."""
+    return list(_PRESETS)
+
+
+def get(name: str) -> Preset:
+    """Return a preset, or raise a ValueError that lists the known ones."""
+    if name not in _PRESETS:
+        raise ValueError(
+            f"unknown preset '{name}'.{suggestion(name, _PRESETS)} Known: {', '.join(_PRESETS)}"
+        )
+    return _PRESETS[name]

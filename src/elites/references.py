@@ -1,0 +1,105 @@
+"""References to functions of the user's own, as FILE.py:FUNCTION.
+
+A task or an algorithm of one's own is named this way on the command line and in a saved run. Only
+`load` runs code of the file.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def is_reference(name: str) -> bool:
+    """Return whether a name is meant as FILE.py:FUNCTION."""
+    return ":" in name
+
+
+def check(kind: str, name: str) -> str:
+    """Return the reference, or raise a ValueError if its form is wrong or the file is missing.
+
+    `kind` says in messages what the function makes: a task, an algorithm.
+    """
+    where, _, function = name.rpartition(":")
+    if not where.endswith(".py") or not function.isidentifier():
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise ValueError(f"{article} {kind} of your own is given as FILE.py:FUNCTION, got '{name}'")
+    if not Path(where).is_file():
+        raise ValueError(f"{kind} '{name}': there is no file {where}")
+    return name
+
+
+def absolute(name: str) -> str:
+    """Return the reference with the full path of its file. Other names are returned as they are."""
+    where, colon, function = name.rpartition(":")
+    return f"{Path(where).resolve()}:{function}" if colon else name
+
+
+def short_name(name: str) -> str:
+    """Return the function of a reference, to name files after it. Other names are returned."""
+    return name.rpartition(":")[2]
+
+
+def load(name: str) -> Any:
+    """Return what a reference stands for, or None. Its file runs once in a process."""
+    where, _, function = absolute(name).rpartition(":")
+    return getattr(_module(where), function, None)
+
+
+@functools.cache
+def _module(where: str) -> ModuleType:
+    """Run a file as a module. Two files of the same name are two modules."""
+    number = hashlib.sha256(where.encode()).hexdigest()[:8]
+    spec = importlib.util.spec_from_file_location(f"elites_own_{Path(where).stem}_{number}", where)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for it
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[spec.name]
+        raise ValueError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
+    return module
+
+
+def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function that a reference stands for. Its errors become a ValueError that names it."""
+    try:
+        return function(*arguments)
+    except ValueError:
+        raise
+    except Exception as error:
+        where, _, called = name.rpartition(":")
+        raise ValueError(f"{where}: '{called}' failed: {type(error).__name__}: {error}") from error
+
+
+def kind(value: Any) -> str:
+    """Say in a message what a value is: an int, a Task, None."""
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def of(function: Callable[..., Any]) -> str | None:
+    """Return the reference to a function, or None if it cannot be found again by one.
+
+    It must be at the top level of a module, under its own name, and the module must be a file.
+    """
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    name = getattr(function, "__qualname__", "")
+    if module is None or getattr(module, name, None) is not function:
+        return None
+    try:
+        where = inspect.getsourcefile(inspect.unwrap(function))
+    except TypeError:
+        return None
+    if where is None or not where.endswith(".py") or not Path(where).is_file():
+        return None
+    return f"{Path(where).resolve()}:{name}"

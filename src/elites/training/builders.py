@@ -1,0 +1,44 @@
+"""Build an algorithm from its name, from FILE.py:FUNCTION, or with a function of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from elites import references
+from elites.core import algorithms, catalogue
+from elites.core.algorithm import Algorithm
+from elites.core.hyperparameters import Hyperparameters
+from elites.core.types import Problem
+
+Builder = Callable[[Problem, Hyperparameters], Algorithm]  # an algorithm of your own
+
+
+def build_algorithm(algorithm: str | Builder, on: Problem, hp: Hyperparameters) -> Algorithm:
+    """Build an algorithm on a problem, or raise a ValueError that says what it is instead."""
+    if not isinstance(algorithm, str):
+        if not callable(algorithm):
+            raise ValueError(
+                "an algorithm is a name or a function of a problem and hyperparameters, got "
+                f"{algorithm!r}"
+            )
+        return _checked(algorithm(on, hp), getattr(algorithm, "__name__", repr(algorithm)))
+    if not references.is_reference(catalogue.check(algorithm)):
+        return algorithms.make(algorithm, on, hp)
+    name = references.absolute(algorithm)
+    where, _, function = name.rpartition(":")
+    builder = references.load(name)
+    if not callable(builder):
+        have = "nothing of that name" if builder is None else references.kind(builder)
+        raise ValueError(
+            f"{where}: '{function}' must be a function that returns an Algorithm, found {have}"
+        )
+    return _checked(references.call(name, builder, on, hp), f"{where}: '{function}'")
+
+
+def _checked(built: object, name: str) -> Algorithm:
+    if not isinstance(built, Algorithm):
+        raise ValueError(
+            f"{name} must return an Algorithm, as map_elites.algorithm(Spec(...)) does, but it "
+            f"returned {references.kind(built)}"
+        )
+    return built
