@@ -1,13 +1,13 @@
 """Draw the pictures of docs/concepts.md from a finished demo run.
 
-    elites demo --output demo
-    python docs/images/make_concepts.py demo
+elites demo --output demo
+python docs/images/make_concepts.py demo
 
-    concepts_descriptor.png   foot contacts of three elites, and their descriptors
-    concepts_elite.png        poses of the same elites
-    concepts_archive.png      the archive at the start, early and at the end
-    concepts_critic.png       the similarity of descriptors, and the critic's values
-    concepts_policy.png       distilled policies, asked for the descriptors of the archive
+concepts_descriptor.png   foot contacts of three elites, and their descriptors
+concepts_elite.png        poses of the same elites
+concepts_archive.png      the archive at the start, early and at the end
+concepts_critic.png       the similarity of descriptors, and the critic's values
+concepts_policy.png       distilled policies, asked for the descriptors of the archive
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ def draw_descriptor(task, chosen, contacts) -> None:
             f"({share})", elite.descriptor, xytext=(0, -14), textcoords="offset points", fontsize=8,
             ha="center",
         )  # fmt: skip
-    axes[0].set(xlim=(0, seconds[-1]), yticks=[], xlabel="time in s", title="Foot contacts of three elites")
+    axes[0].set(
+        xlim=(0, seconds[-1]), yticks=[], xlabel="time in s", title="Foot contacts of three elites"
+    )
     for side in ("top", "right", "left"):
         axes[0].spines[side].set_visible(False)
     plane(axes[1], "Their descriptors")
@@ -114,8 +116,10 @@ def draw_elite(task, chosen, bodies) -> None:
         for column, frame in enumerate(SHOWN[:250:25]):
             state = bodies[frame, i]
             shift = 1.3 * column - state[0, 0]  # poses side by side
-            moved = [ends(shape, state) + [shift, 0.0] for shape in shapes]
-            axes[i].add_collection(LineCollection(moved, colors=COLOURS[i], linewidths=3, alpha=0.8))
+            moved = [ends(shape, state) + np.array([shift, 0.0]) for shape in shapes]
+            axes[i].add_collection(
+                LineCollection(moved, colors=COLOURS[i], linewidths=3, alpha=0.8)
+            )
         axes[i].axhline(0, color="#888888", linewidth=1)
         axes[i].set(xlim=(-0.7, 12.5), ylim=(-0.1, 1.6), aspect="equal")
         axes[i].set_axis_off()
@@ -192,7 +196,10 @@ def draw_policy(walker) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 4.4), layout="constrained")
     for panel, run, name in zip(axes, (point, walker), ("point_omni", "walker_uni"), strict=True):
         asked, reached = run.archive.descriptors[::2], answers(run, tasks.make(name))[::2]
-        low, high = run.algorithm.problem.descriptor_low[0], run.algorithm.problem.descriptor_high[0]
+        low, high = (
+            run.algorithm.problem.descriptor_low[0],
+            run.algorithm.problem.descriptor_high[0],
+        )
         error = 100 * np.linalg.norm(reached - asked, axis=1).mean() / (high - low)
         for a, r in zip(asked, reached, strict=True):
             panel.plot(*np.stack([a, r]).T, color="#999999", linewidth=0.7, zorder=1)

@@ -50,14 +50,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn formulas into MathML, and let wide tables scroll on their own."""
-    content = re.sub(
+    """Turn formulas into MathML."""
+    return re.sub(
         r'<(?P<tag>div|span) class="arithmatex">\\[\[(](?P<tex>.*?)\\[\])]</(?P=tag)>',
         mathml,
         content,
         flags=re.S,
     )
-    return re.sub(r"<table>.*?</table>", r'<div class="wide">\g<0></div>', content, flags=re.S)
 
 
 def mathml(match: re.Match[str]) -> str:
