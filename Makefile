@@ -8,11 +8,12 @@ NEWEST := build/venv-newest
 PYTHON ?= python3 python3.13 python3.12 python3.11 python3.14 python $(wildcard $(HOME)/.pyenv/versions/*/bin/python3)
 PROBE := import ensurepip, sys, venv; print(100 * sys.version_info[0] + sys.version_info[1])
 
-.PHONY: help test demo lint format bench test-oldest test-newest clean
+.PHONY: help test demo docs lint format bench test-oldest test-newest clean
 
 help:
 	@echo 'make demo         train DCG-MAP-Elites on a walking robot, in a few minutes, and draw it'
 	@echo 'make test         ruff, pyright and all tests'
+	@echo 'make docs         build the documentation in build/site, without a network'
 	@echo 'make lint         ruff and pyright alone'
 	@echo 'make format       let ruff rewrite the files'
 	@echo 'make bench        speed of the physics; options in ARGS="--repeat 5"'
@@ -26,6 +27,11 @@ test: lint
 
 demo: .venv/installed
 	@$(BIN)/elites demo
+
+docs: .venv/installed
+	$(BIN)/python docs/site/commands.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo 'open build/site/index.html, or serve it: $(BIN)/python -m http.server --directory build/site'
 
 lint: .venv/installed
 	$(BIN)/ruff check .
