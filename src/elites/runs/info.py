@@ -16,7 +16,7 @@ def describe(run: RunDirectory) -> str:
     config = run.config()
     lines = [f"{run.path}: {config.algorithm} on {config.task}, {config.seeds} seed(s)", ""]
     if (run / RESOLVED).exists():
-        facts = directories.read_json(run / RESOLVED)
+        facts = directories.read_facts(run)
         lines += _rows(
             iterations=f"{facts['iterations']}, for {config.evaluations:,} evaluations",
             policy=f"{'-'.join(map(str, facts['policy_layers']))}, "
