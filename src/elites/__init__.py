@@ -18,8 +18,19 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from elites.core.hyperparameters import Hyperparameters
     from elites.runs.saved import load
+    from elites.runs.saving import save
     from elites.tasks.task import Task, TaskState
-    from elites.training import AskTell, Episode, ExternalTask, Run, ask_tell, build, train
+    from elites.training import (
+        AskTell,
+        Episode,
+        ExternalTask,
+        Run,
+        StopTraining,
+        TrainingInterrupted,
+        ask_tell,
+        build,
+        train,
+    )
 
 _LAZY = {
     "AskTell": "elites.training",
@@ -27,11 +38,14 @@ _LAZY = {
     "Hyperparameters": "elites.core.hyperparameters",
     "ExternalTask": "elites.training",
     "Run": "elites.training",
+    "StopTraining": "elites.training",
     "Task": "elites.tasks.task",
     "TaskState": "elites.tasks.task",
+    "TrainingInterrupted": "elites.training",
     "ask_tell": "elites.training",
     "build": "elites.training",
     "load": "elites.runs.saved",
+    "save": "elites.runs.saving",
     "train": "elites.training",
 }
 
@@ -41,11 +55,14 @@ __all__ = [
     "ExternalTask",
     "Hyperparameters",
     "Run",
+    "StopTraining",
     "Task",
     "TaskState",
+    "TrainingInterrupted",
     "ask_tell",
     "build",
     "load",
+    "save",
     "train",
 ]  # fmt: skip
 

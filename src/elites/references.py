@@ -103,3 +103,16 @@ def of(function: Callable[..., Any]) -> str | None:
     if where is None or not where.endswith(".py") or not Path(where).is_file():
         return None
     return f"{Path(where).resolve()}:{name}"
+
+
+def lasting(kind: str, function: Any) -> str:
+    """Return the reference to a function, or raise a ValueError if there is none. See `of`."""
+    reference = of(function)
+    if reference is None:
+        name = getattr(function, "__qualname__", repr(function))
+        raise ValueError(
+            f"the {kind} was given as {name}, which another process cannot find: it is no function "
+            f"at the top level of a file. Save it to a file, and name it: "
+            f"save(..., {kind}='FILE.py:FUNCTION')"
+        )
+    return reference

@@ -157,7 +157,7 @@ def test_a_loss_that_is_not_finite_stops_training_and_keeps_the_last_good_checkp
         ),
         (("view", "x", "--port", "abc"), ["--port must be a whole number, got 'abc'."]),
         (("train", "ant_omni", "--seeds", "many"), ["--seeds must be a whole number, got 'many'."]),
-        (("view", "x", "--cells", "1", "b"), ["--cells cannot be made of '1' 'b'."]),
+        (("view", "x", "--cells", "1", "b"), ["--cells does not accept '1' 'b'."]),
         (("train", "ant_omni", "--hp.discount", "x"), ["must be a number, got 'x'."]),
         (("study",), ["Missing from elites study"]),
         (("report",), ["Missing from elites report"]),

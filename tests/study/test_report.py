@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from program import succeed
+from program import edit_json, succeed
 from written import study
 
+from elites.study import collect
 from elites.study.plan import Plan
 from elites.study.study import Item
 
@@ -15,6 +16,96 @@ from elites.study.study import Item
 def page(path: Path) -> str:
     succeed("report", path)
     return (path / "report" / "report.html").read_text()
+
+
+# ------------------------------------------------------------------------------------ missing rows
+
+
+def known(item: Item, seed: int, iteration: int) -> float:
+    """A score that tells its seed and iteration."""
+    return 100.0 * seed + iteration
+
+
+def drop(run: Path, *iterations: int) -> None:
+    """Remove iterations from the metrics of a run."""
+    header, *lines = (run / "metrics.csv").read_text().splitlines()
+    kept = [line for line in lines if int(line.split(",")[0]) not in iterations]
+    (run / "metrics.csv").write_text("\n".join([header, *kept]) + "\n")
+
+
+def test_seeds_of_several_runs_are_joined_by_evaluations(tmp_path):
+    plan = Plan(("point_omni",), ("me",), seeds=4, preset="smoke")
+    halves = [Item("point_omni", "me", 0, 2), Item("point_omni", "me", 2, 2)]
+    made = study(tmp_path / "study", plan, known, halves)
+    drop(made.run(halves[0]).path, 4, 5, 6)
+    drop(made.run(halves[1]).path, 2)
+    results = collect.collect(made)
+    assert results.problems == [
+        f"{halves[0].name}: iterations 4 to 6, which metrics.csv lacks",
+        f"{halves[1].name}: iteration 2, which metrics.csv lacks",
+    ]
+    (group,) = results.groups
+    kept = [1, 3, 7, 8, 9]
+    assert group.curves["iteration"].tolist() == [[i] * 4 for i in kept]
+    assert group.curves["evaluations"].tolist() == [[32 * (i + 1)] * 4 for i in kept]
+    assert group.curves["qd_score"].tolist() == [[100 * s + i for s in range(4)] for i in kept]
+    assert "iterations 4 to 6, which metrics.csv lacks" in page(made.path)
+
+
+def test_runs_without_common_evaluations_have_no_curves(tmp_path):
+    plan = Plan(("point_omni",), ("me", "pga_me"), seeds=2, preset="smoke")
+    halves = [Item("point_omni", "me", 0, 1), Item("point_omni", "me", 1, 1)]
+    other = Item("point_omni", "pga_me", 0, 2)
+    made = study(tmp_path / "study", plan, known, [*halves, other])
+    drop(made.run(halves[0]).path, *range(1, 5))
+    drop(made.run(halves[1]).path, *range(5, 10))
+    text = page(made.path)
+    assert "curves of me on point_omni: its runs have no evaluations in common" in text
+    assert "Metrics at the end" in text  # which is known all the same
+
+
+def test_a_run_without_metrics_still_has_its_end(tmp_path):
+    plan = Plan(("point_omni",), ("me", "pga_me"), seeds=2, preset="smoke")
+    made = study(tmp_path / "study", plan, known)
+    (made.run(made.items()[0]) / "metrics.csv").unlink()
+    text = page(made.path)
+    assert "iterations 1 to 9, which metrics.csv lacks" in text
+    assert "unfinished" not in text
+    assert "Metrics at the end" in text
+    assert "<th scope='row'>me</th><td>QD-score</td><td>59</td>" in text
+
+
+def test_algorithms_are_not_compared_within_a_gap(tmp_path):
+    plan = Plan(("point_omni",), ("me", "pga_me"), seeds=2, preset="smoke")
+    made = study(tmp_path / "study", plan, known)
+    first, second = (made.run(item) for item in made.items())
+    (first / "summary.md").unlink()  # still at work
+    drop(first.path, 7, 8, 9)
+    drop(second.path, 5, 6, 7)
+    text = page(made.path)
+    # Iteration 6 is the last of the first; the second has none between 4 and 8.
+    assert f"Metrics after {32 * 5} evaluations, which all of them have reached" in text
+    for name in ("me", "pga_me"):
+        assert f"<th scope='row'>{name}</th><td>QD-score</td><td>54</td>" in text
+
+
+def test_results_of_another_program_are_interpolated_between_their_points(tmp_path):
+    plan = Plan(("point_omni",), ("me",), seeds=2, preset="smoke")
+    made = study(tmp_path / "study", plan, known)
+    foreign = tmp_path / "theirs.csv"
+    foreign.write_text("evaluations,metric,value\n64,qd_score,0\n1088,qd_score,1024\n")
+    succeed("report", made.path, "--add", foreign)
+    text = (made.path / "report" / "report.html").read_text()
+    assert "Metrics after 320 evaluations" in text
+    assert "<th scope='row'>theirs</th><td>QD-score</td><td>256</td>" in text
+
+
+def test_a_run_that_was_trained_longer_is_compared_where_the_others_ended(tmp_path):
+    plan = Plan(("point_omni",), ("me", "pga_me"), seeds=2, preset="smoke")
+    made = study(tmp_path / "study", plan, known)
+    run = made.run(made.items()[0])
+    edit_json(run / "config.json", lambda config: config.update(evaluations=32 * 10 + 1000))
+    assert "Metrics after 320 evaluations" in page(made.path)
 
 
 # ------------------------------------------------------------------------------------------- tests

@@ -127,7 +127,7 @@ def test_a_signal_lets_runs_save_and_says_how_to_go_on(plan, tmp_path):
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 3
-    assert "everything is saved. Go on with:" in out
+    assert "everything is saved. Continue with:" in out
     assert Study(path).items()[0].attempts == 0
     text = page(path)
     assert "This study is unfinished" in text
@@ -229,7 +229,7 @@ def test_results_of_another_program_lie_beside_ours(copy, tmp_path):
     before = (copy / "imported" / "theirs.csv").read_bytes()
     foreign.write_text("evaluations,metric,value\n64,qd_score,1\n")
     said = complaint(elites("report", copy, "--add", foreign), 2)
-    assert "is there already, with other contents" in said
+    assert "exists already, with other contents" in said
     assert (copy / "imported" / "theirs.csv").read_bytes() == before
     foreign.rename(tmp_path / "me.csv")
     said = complaint(elites("report", copy, "--add", tmp_path / "me.csv"), 2)

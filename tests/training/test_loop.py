@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import io
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -11,8 +15,10 @@ import pytest
 
 import elites
 import quick
+from elites import presets
 from elites.core import map_elites, variation
 from elites.core.spec import Spec, Variation
+from elites.training import stopping
 from small import SMALL
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
@@ -48,6 +54,7 @@ def test_metrics_are_named_and_shaped(run):
         "rejected",
         "critic_loss.conditioned",
         "actor_loss.conditioned",
+        "seconds",
     }
     assert all(values.shape == (3, 2) for values in run.metrics.values())
     # 32 offspring and 32 actor rollouts of 25 steps each, at the start and in every iteration.
@@ -123,3 +130,127 @@ def test_an_algorithm_is_given_as_a_function():
 def test_seeds_that_are_none_or_not_different_are_refused(seeds, message):
     with pytest.raises(ValueError, match=message):
         elites.train("point_omni", "me", seeds=seeds, evaluations=32 * 2, **SMALL)
+
+
+# ----------------------------------------------------------------------------------------- presets
+
+
+def test_a_preset_gives_budget_and_hyperparameters():
+    run = elites.train("point_omni", "me", preset="smoke")
+    assert run.algorithm.hp == presets.get("smoke").hp
+    assert run.metrics["evaluations"][-1, 0] == presets.get("smoke").evaluations
+
+
+def test_what_is_given_replaces_what_the_preset_says():
+    smoke, demo = presets.get("smoke").hp, presets.get("demo").hp
+    run = elites.train("point_omni", "me", preset="smoke", evaluations=64, cells=17)
+    assert run.algorithm.hp == dataclasses.replace(smoke, cells=17)
+    assert run.metrics["evaluations"][:, 0].tolist() == [64]
+    assert elites.build("point_omni", "me", preset="demo").hp == demo
+    # A record has all numbers, so that nothing is left to the preset.
+    assert elites.build("point_omni", "me", preset="demo", hp=smoke, cells=5).hp.batch_size == 32
+    assert elites.build("point_omni", "me").hp == elites.Hyperparameters()
+    with pytest.raises(ValueError, match=r"unknown preset 'dmo'\. Did you mean 'demo'\?"):
+        elites.train("point_omni", preset="dmo")
+
+
+def test_a_task_is_given_as_a_function():
+    made = elites.tasks.make("point_omni")
+    assert elites.build(lambda: made, "me", **SMALL).problem.name == "point_omni"
+    with pytest.raises(ValueError, match="a function that returns one, got None"):
+        elites.build(lambda: None, "me", **SMALL)
+
+
+# ------------------------------------------------------------------------- callbacks and progress
+
+
+def test_callbacks_are_called_in_turn_and_may_keep_what_they_get():
+    seen = []
+
+    def first(iteration, metrics):
+        seen.append(("first", iteration))
+        metrics.clear()
+
+    def second(iteration, metrics):
+        seen.append(("second", iteration))
+        assert metrics["qd_score"].shape == (1,)
+
+    options = {**SMALL, "evaluations": 32 * 3}
+    run = elites.train("point_omni", "me", callback=[first, second], **options)
+    assert seen == [("first", 1), ("second", 1), ("first", 2), ("second", 2)]
+    assert run.metrics["qd_score"].shape == (2, 1)
+    elites.train("point_omni", "me", callback=first, **options)
+    assert seen[4:] == [("first", 1), ("first", 2)]
+    with pytest.raises(
+        ValueError, match=r"a callback is a function of \(iteration, metrics\), got 3"
+    ):
+        elites.train("point_omni", "me", callback=[3], **options)
+
+
+def test_a_callback_stops_training():
+    """By an exception: what tqdm and others return is not meant as an answer."""
+
+    def enough(iteration, metrics):
+        if iteration == 2:
+            raise elites.StopTraining
+        return True
+
+    short = elites.train("point_omni", "me", callback=enough, preset="smoke")
+    assert short.metrics["evaluations"][:, 0].tolist() == [64, 96]
+    whole = elites.train("point_omni", "me", evaluations=96, preset="smoke")
+    np.testing.assert_array_equal(short.archives.policies, whole.archives.policies)
+
+
+def test_ctrl_c_raises_with_the_run_so_far():
+    script = """
+import os, signal, elites
+def press(iteration, metrics):
+    if iteration == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+try:
+    elites.train("point_omni", "me", preset="smoke", callback=press)
+except KeyboardInterrupt as stopped:
+    assert isinstance(stopped, elites.TrainingInterrupted)
+    print(len(stopped.run.metrics["qd_score"]), len(stopped.run.archive) > 0, stopped)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    raise
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "TrainingInterrupted: training stopped" in done.stderr.splitlines()[-1]
+    assert done.stdout.startswith("2 True training stopped after iteration 2 of 9")
+    assert "stopping after this iteration; Ctrl-C again to stop now" in done.stderr
+
+
+def test_a_second_ctrl_c_does_not_wait():
+    with stopping.Interrupts() as interrupts:
+        interrupts._hold()
+        assert interrupts.received
+        with pytest.raises(KeyboardInterrupt):
+            interrupts._hold()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "progress", "lines"),
+    [
+        (Terminal, None, 1),
+        (Terminal, False, 0),
+        (Terminal, True, 1),
+        (io.StringIO, None, 0),
+        (io.StringIO, True, 2),  # the first iteration and the last
+    ],
+)
+def test_progress_is_one_line_on_a_terminal(stream, progress, lines, monkeypatch):
+    monkeypatch.setattr("sys.stderr", stream())
+    monkeypatch.setenv("COLUMNS", "200")
+    elites.train("point_omni", "me", progress=progress, preset="smoke")
+    text = sys.stderr.getvalue()
+    assert text.count("\n") == lines
+    assert ("9/9" in text) == (lines > 0)
+    assert ("\r" in text) == (stream is Terminal and lines > 0)
+    assert "320 evaluations" in text or not lines

@@ -36,7 +36,8 @@ def two_links() -> Task:
 
     return Task(
         "two_links", 5, 1, 100, (0.0, 0.0), (0.8, 0.8), reset, step, body_model=model,
-        bodies=lambda world: world.inner,
+        bodies=lambda world: world.inner, descriptor_names=("final x", "final height"),
+        descriptor_units=("m", "m"),
     )  # fmt: skip
 
 

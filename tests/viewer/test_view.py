@@ -98,13 +98,13 @@ def test_a_filled_cell_plays_its_elite_beside_the_distilled_policy(opened, known
     assert page.locator("#elite-title").inner_text() == f"Elite of cell {cell}"
     elite, actor = numbers(page, "elite"), numbers(page, "actor")
     # The archive is repeated to the bit: the elite reaches what it is stored for.
-    assert elite["distance"] == "0"
+    assert elite["error"] == "0"
     assert elite["descriptor"] == elite["reached"]
     assert "stored" not in elite["fitness"]
-    assert actor["asked for"] == elite["descriptor"]
-    assert float(actor["distance"]) >= 0
+    assert actor["requested"] == elite["descriptor"]
+    assert float(actor["error"]) >= 0
     # It moves by itself: later frames, other pixels, on both stages.
-    page.locator("#moment").fill("0")
+    page.locator("#frame").fill("0")
     drawn(page)
     before = {who: picture(page, f"#{who}-stage") for who in ("elite", "actor")}
     page.locator("#play").click()
@@ -120,9 +120,9 @@ def test_play_pause_scrub_and_camera(opened, known):
     click_map(page, places(known, seed, last, filled=True)[0][1])
     watched(page)
     page.wait_for_function("() => document.getElementById('play').textContent === 'Play'")
-    end = int(page.locator("#moment").input_value())
-    assert end == int(page.locator("#moment").get_attribute("max")) > 0  # played to its end
-    page.locator("#moment").fill(str(end // 2))
+    end = int(page.locator("#frame").input_value())
+    assert end == int(page.locator("#frame").get_attribute("max")) > 0  # played to its end
+    page.locator("#frame").fill(str(end // 2))
     page.wait_for_function(
         "f => Number(document.getElementById('elite-stage').dataset.frame) === f", arg=end // 2
     )
@@ -131,7 +131,7 @@ def test_play_pause_scrub_and_camera(opened, known):
         drawn(page)
     assert page.locator("#elite-stage").get_attribute("data-frame") == str(end // 2)  # paused
     assert picture(page, "#elite-stage") == still
-    page.locator("#camera").select_option("stay")
+    page.locator("#camera").select_option("fixed")
     drawn(page)
     assert picture(page, "#elite-stage") != still
     page.locator("#elite-stage").focus()
@@ -156,13 +156,17 @@ def test_an_empty_place_is_asked_for(opened, known):
     click_map(page, share)
     watched(page)
     low, high = np.array(known[0]["low"]), np.array(known[0]["high"])
-    asked = [float(v) for v in numbers(page, "actor")["asked for"].split(",")]
+    asked = [float(v) for v in numbers(page, "actor")["requested"].split(",")]
     np.testing.assert_allclose(asked, low + np.array(share) * (high - low), atol=0.01)
     assert page.locator("#elite-title").inner_text().startswith("Nearest elite, of cell ")
     page.mouse.move(0, 0)
     assert picture(page, "#map") != before  # asked and reached are drawn
     # The same place in numbers, by the keyboard.
-    form = page.locator("#ask-numbers input")
+    assert page.locator("#request-numbers label").all_text_contents() == [
+        "final x ",
+        "final height ",
+    ]
+    form = page.locator("#request-numbers input")
     form.nth(0).fill("0.5")
     form.nth(1).fill("0.25")
     form.nth(1).press("Enter")
@@ -170,11 +174,11 @@ def test_an_empty_place_is_asked_for(opened, known):
         "() => document.getElementById('actor-numbers').textContent.includes('0.5, 0.25')"
     )
     # Where an elite lives, the distilled policy can be asked as well.
-    page.get_by_label("ask for the place").check()
+    page.get_by_label("requests the descriptor").check()
     click_map(page, places(known, seed, last, filled=True)[0][1])
     watched(page)
-    assert numbers(page, "actor")["asked for"] != "0.5, 0.25"
-    assert page.locator("#actor-title").inner_text() == "Distilled policy, asked for this"
+    assert numbers(page, "actor")["requested"] != "0.5, 0.25"
+    assert page.locator("#actor-title").inner_text() == "Distilled policy, requested descriptor"
     assert errors(complaints) == []
 
 
@@ -184,7 +188,7 @@ def test_the_time_slider_shows_the_archive_as_it_was(opened, known):
     seed, first = chosen_seed(page), about["iterations"][0]
     assert first not in about["kept"]
     now = picture(page, "#map")
-    page.locator("#time").fill("0")
+    page.locator("#iteration").fill("0")
     page.wait_for_function(
         "i => document.getElementById('status').textContent.startsWith(`iteration ${i}:`)",
         arg=first,
@@ -194,9 +198,9 @@ def test_the_time_slider_shows_the_archive_as_it_was(opened, known):
     assert picture(page, "#map") != now
     # Policies of that time are gone, and the page says so instead of showing others.
     kept = " and ".join(map(str, about["kept"]))
-    assert f"policies are kept of {kept}" in page.locator("#plays").inner_text()
+    assert f"Policies are kept for {kept}." in page.locator("#playback-note").inner_text()
     click_map(page, places(known, seed, first, filled=True)[0][1])
-    assert f"policies are kept of {kept}" in page.locator("#message").inner_text()
+    assert f"Policies are kept for {kept}." in page.locator("#message").inner_text()
     assert numbers(page, "elite") == {}
     assert errors(complaints) == []
 
@@ -214,11 +218,13 @@ def test_what_is_on_the_stages_is_of_what_is_chosen(opened, known):
     watching = page.locator("#watching").inner_text()
     assert watching == f"cell {cell}, iteration {last}, seed {seed}"
     way = picture(page, "#map")
-    page.locator("#time").fill("0")  # its way is drawn on its own map alone, and is back with it
-    page.wait_for_function("() => document.getElementById('plays').textContent !== ''")
-    page.locator("#time").fill(str(len(about["iterations"]) - 1))
-    page.wait_for_function("() => document.getElementById('plays').textContent === ''")
-    page.locator("#time").blur()
+    page.locator("#iteration").fill(
+        "0"
+    )  # its way is drawn on its own map alone, and is back with it
+    page.wait_for_function("() => document.getElementById('playback-note').textContent !== ''")
+    page.locator("#iteration").fill(str(len(about["iterations"]) - 1))
+    page.wait_for_function("() => document.getElementById('playback-note').textContent === ''")
+    page.locator("#iteration").blur()
     drawn(page)
     assert picture(page, "#map") == way
     # Another seed while the answer is still to come: it is not waited for.
@@ -233,7 +239,7 @@ def test_what_is_on_the_stages_is_of_what_is_chosen(opened, known):
         page.locator("#seed").select_option(str(other))
     page.unroute("**/api/watch*")
     drawn(page)
-    assert page.locator("#watching").inner_text() == "Click a cell of the map."
+    assert page.locator("#watching").inner_text() == "Click a cell to play its elite."
     assert numbers(page, "elite") == {}
     assert page.locator("#play").is_disabled()
     assert errors(complaints) == []
@@ -273,10 +279,12 @@ def test_hovering_tells_the_values_of_a_cell(opened, known):
     seed, last = chosen_seed(page), known[0]["iterations"][-1]
     cell, share = places(known, seed, last, filled=True)[-1]
     page.mouse.move(*on_map(page, share))
-    tip = page.locator("#tip").inner_text()
+    tip = page.locator("#tooltip").inner_text()
     fitness = known[2][seed, last]["fitness"][cell]
     assert tip.startswith(f"cell {cell}\n")
-    assert f"fitness {fitness:,.0f}" in tip
+    assert "\nfinal x (m): " in tip
+    assert "\nfinal height (m): " in tip
+    assert f"fitness: {fitness:,.0f}" in tip
 
 
 def test_the_keyboard_reaches_everything(opened):
@@ -285,18 +293,18 @@ def test_the_keyboard_reaches_everything(opened):
     for _ in range(40):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.name"))
-    expected = {"seed", "colour", "map", "time", "fitness-low", "fitness-high", "mode"}
-    expected |= {"ask-button", "elite-stage", "actor-stage", "speed", "camera", "curve"}
+    expected = {"seed", "colour", "map", "iteration", "fitness-low", "fitness-high", "mode"}
+    expected |= {"request-button", "elite-stage", "actor-stage", "speed", "camera", "curve"}
     assert expected <= reached, expected - reached
     page.locator("#map").focus()
     for _ in range(30):
         page.keyboard.press("ArrowRight")
-        if "fitness" in page.locator("#chosen").inner_text():
+        if "fitness" in page.locator("#selection").inner_text():
             break
         page.keyboard.press("ArrowUp")
-        if "fitness" in page.locator("#chosen").inner_text():
+        if "fitness" in page.locator("#selection").inner_text():
             break
-    assert "cell " in page.locator("#chosen").inner_text()
+    assert "cell " in page.locator("#selection").inner_text()
     page.keyboard.press("Enter")
     watched(page)
     # Everything that can be used has a name for those who do not see it.
@@ -342,21 +350,21 @@ def test_an_exported_page_plays_from_the_disk(run, known, tmp_path):
         assert recorded <= set(filled)
         click_map(page, filled[min(recorded)])
         watched(page)
-        assert numbers(page, "elite")["distance"] == "0"
+        assert numbers(page, "elite")["error"] == "0"
         page.wait_for_function(
             "() => Number(document.getElementById('elite-stage').dataset.frame) > 3"
         )
         other = next(cell for cell in filled if cell not in recorded)
         click_map(page, filled[other])
         assert "marked cells" in page.locator("#message").inner_text()
-        assert numbers(page, "elite")["distance"] == "0"  # what plays goes on
+        assert numbers(page, "elite")["error"] == "0"  # what plays goes on
         # Without a mouse, the marked ones are found as well.
         page.locator("#map").focus()
         page.keyboard.press("n")
         following = [cell for cell in sorted(recorded) if cell > other] or sorted(recorded)
-        assert page.locator("#chosen").inner_text().startswith(f"cell {following[0]},")
-        assert "has a recording" in page.locator("#chosen").inner_text()
-        page.locator("#time").fill("0")
+        assert page.locator("#selection").inner_text().startswith(f"cell {following[0]},")
+        assert "has a recording" in page.locator("#selection").inner_text()
+        page.locator("#iteration").fill("0")
         first = known[0]["iterations"][0]
         page.wait_for_function(
             "i => document.getElementById('status').textContent.startsWith(`iteration ${i}:`)",
@@ -364,7 +372,7 @@ def test_an_exported_page_plays_from_the_disk(run, known, tmp_path):
         )
         click_map(page, places(known, seed, first, filled=True)[0][1])
         said = page.locator("#message").inner_text()
-        assert said.endswith(f"its recordings are of iteration {last}.")
+        assert said.endswith(f"Its recordings are of iteration {last}.")
         assert errors(complaints) == []
 
 
@@ -376,14 +384,14 @@ def test_curves_and_slider_follow_a_run_that_is_training(tmp_path):
     with serving(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
-        last = int(page.locator("#time").get_attribute("max"))
+        last = int(page.locator("#iteration").get_attribute("max"))
         trained = server.json("/api/metrics?after=0")["iteration"][-1]
         training = started("resume", path, "--evaluations", 320)
         page.wait_for_function(
-            "n => Number(document.getElementById('time').max) > n", arg=last, timeout=180_000
+            "n => Number(document.getElementById('iteration').max) > n", arg=last, timeout=180_000
         )
         page.wait_for_function(
-            "n => Number(document.getElementById('time').value) > n", arg=last
+            "n => Number(document.getElementById('iteration').value) > n", arg=last
         )  # it stays at the end
         training.communicate(timeout=180)
         assert training.returncode == 0
@@ -396,7 +404,7 @@ def test_curves_and_slider_follow_a_run_that_is_training(tmp_path):
         about = server.json("/api/run")
         assert about["total"] == about["iterations"][-1]
         page.wait_for_function(
-            "n => document.getElementById('time-value').textContent === `${n} of ${n}`",
+            "n => document.getElementById('iteration-value').textContent === `${n} of ${n}`",
             arg=about["total"],
         )
         assert errors(complaints) == []
@@ -411,19 +419,21 @@ def test_other_dimensions_and_tasks_without_a_body(tmp_path, scene, size):
         page.goto(server.address)
         ready(page)
         assert page.locator("#elite-stage").is_hidden()
-        assert "no body model" in page.locator("#elite-none").inner_text()
-        assert page.locator("#pair-label").is_visible() == (size == 3)
+        assert "no body model" in page.locator("#elite-note").inner_text()
+        assert page.locator("#axes-label").is_visible() == (size == 3)
         before = picture(page, "#map")
         if size == 3:
-            page.locator("#pair").select_option("0,2")
+            pairs = page.locator("#axes option").all_text_contents()
+            assert pairs[0] == "descriptor 1 and descriptor 2"
+            page.locator("#axes").select_option("0,2")
             drawn(page)
             assert picture(page, "#map") != before
-        inputs = page.locator("#ask-numbers input")
+        inputs = page.locator("#request-numbers input")
         assert inputs.count() == size
         for i in range(size):
             inputs.nth(i).fill("0.25")
         before = picture(page, "#map")
-        page.locator("#ask-button").click()
+        page.locator("#request-button").click()
         watched(page)
         drawn(page)
         reached = numbers(page, "actor")["reached"].split(",")
@@ -451,7 +461,7 @@ def test_an_algorithm_without_such_a_policy_says_so(tmp_path):
     with serving(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
-        assert page.locator("#ask").is_hidden()
+        assert page.locator("#request").is_hidden()
         archive = server.json(
             f"/api/archive?iteration={server.json('/api/run')['iterations'][-1]}&seed=0"
         )
@@ -470,7 +480,7 @@ def test_the_server_that_ends_is_missed(run):
             page.goto(server.address)
             ready(page)
         page.wait_for_function("() => !document.getElementById('message').hidden")
-        assert "has ended" in page.locator("#message").inner_text()
+        assert "does not respond" in page.locator("#message").inner_text()
 
 
 def test_the_run_of_an_open_page_is_never_mixed_with_another(run, tmp_path):
@@ -528,14 +538,14 @@ def test_fingers_move_and_enlarge_map_and_camera(server, known):
         send("End")
         drawn(page)
         assert picture(page, "#map") != large
-        assert not [url for url in asked if "/api/watch" in url or "/api/ask" in url]
+        assert not [url for url in asked if "/api/watch" in url or "/api/request" in url]
         assert page.evaluate("scrollY") == 0
         page.locator("#zoom-reset").click()
         seed, last = chosen_seed(page), known[0]["iterations"][-1]
         page.touchscreen.tap(*on_map(page, places(known, seed, last, filled=True)[0][1]))
         watched(page)
         page.locator("#play").click()
-        page.locator("#moment").fill("10")
+        page.locator("#frame").fill("10")
         stage = page.locator("#elite-stage")
         stage.scroll_into_view_if_needed()
         drawn(page)
@@ -571,12 +581,12 @@ def test_an_archive_that_cannot_be_read_is_not_another(run, tmp_path):
     with serving(copy) as server, browsing() as (page, _, _):
         page.goto(server.address)
         ready(page)
-        page.locator("#time").fill("0")
+        page.locator("#iteration").fill("0")
         page.wait_for_function("() => !document.getElementById('message').hidden")
         assert broken.name in page.locator("#message").inner_text()
         said = page.locator("#status").inner_text()
         assert said == f"iteration {int(broken.stem)} cannot be shown"
-        page.locator("#time").fill("1")
+        page.locator("#iteration").fill("1")
         page.wait_for_function(
             "() => document.getElementById('status').textContent.includes('QD-score')"
         )

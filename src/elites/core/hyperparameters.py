@@ -89,6 +89,11 @@ class Hyperparameters:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             _check_field(field.name, getattr(self, field.name))
+        if self.replay_size < self.td3_batch_size:
+            raise ValueError(
+                f"replay_size must be at least td3_batch_size, got {self.replay_size} and "
+                f"{self.td3_batch_size}"
+            )
 
     @classmethod
     def of(cls, values: Mapping[str, Value], arguments: Sequence[str] = ()) -> Hyperparameters:
@@ -110,6 +115,7 @@ class Hyperparameters:
 
 
 _MOST = 2**31 - 1  # the largest signed 32-bit number
+_MOST_CELLS = 1_000_000  # more would take hours to cut, and an archive of terabytes
 _RATES = ("discount", "target_update_rate")
 _POSITIVE = ("policy_learning_rate", "actor_learning_rate", "critic_learning_rate",
              "es_learning_rate", "es_sigma", "lengthscale")  # fmt: skip
@@ -124,8 +130,9 @@ def _check_field(name: str, value: Any) -> None:
     elif isinstance(Hyperparameters.__dataclass_fields__[name].default, int):
         if not _whole(value) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if value > _MOST:
-            raise ValueError(f"{name} must be at most {_MOST}, got {value!r}")
+        most = _MOST_CELLS if name == "cells" else _MOST
+        if value > most:
+            raise ValueError(f"{name} must be at most {most}, got {value!r}")
     elif value is None and name == "lengthscale":
         return
     elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -1,18 +1,19 @@
-"""What touches the disk: a run is a directory that can be resumed, inspected and compared.
+"""Runs on disk: a run is a directory that can be resumed, inspected and compared.
 
-Without JAX, so that help and refusals come at once:
+These modules load without JAX, so that help and error messages appear at once:
 
-- `config`: what a run is asked to do
-- `directory`: the directory itself: lock, atomic files, report of the environment
-- `session`: a process's turn at a run: start, resume
-- `checkpoint`, `snapshots`: everything a run is, in files no fault corrupts unnoticed; its archive
-  over time
-- `logs`, `progress`, `words`: metrics as CSV and TensorBoard events; what the terminal shows
-- `figures`, `voronoi`, `info`, `sharing`: what is drawn, said and packed of a run
+- `config`: configuration of a run
+- `files`, `directory`: reading files with care; the run directory: lock, atomic files
+- `session`: start and resume a run in this process
+- `checkpoint`, `snapshots`: complete training states with checksums; the archive over time
+- `logs`, `progress`, `words`: metrics as CSV and TensorBoard events; progress on the terminal
+- `figures`, `voronoi`, `info`, `sharing`: figures, a summary and a zip file of a run
+- `evaluation`: tables of a re-evaluation (computing one loads JAX)
+- `formats`, `packages`: files of exported policies; optional packages
 
-With it:
+These modules load JAX:
 
-- `job`: a configuration made real, on a device that has room for it
-- `trainer`, `signals`: the loop: compile, iterate, log, save, stop
-- `saved`, `evaluation`, `export`: a run read back, evaluated again, its policies for elsewhere
+- `job`: the algorithm of a configuration, on a device with enough memory
+- `trainer`, `recording`, `signals`: the training loop: compile, iterate, log, save, stop
+- `saved`, `export`: load a run; export its policies
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
 import tyro
@@ -18,7 +18,7 @@ from elites.core import catalogue
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
 
-FORMAT = 1  # of config.json
+FORMAT = 2  # of config.json, where it has a list of seeds; 1 where it has none
 Device = Literal["auto", "cpu", "gpu"]
 
 
@@ -34,6 +34,8 @@ class Config:
     """Number of seeds, trained side by side as one batch."""
     first_seed: int = 0
     """The first of them; the others follow."""
+    seed_list: Annotated[tuple[int, ...], tyro.conf.Fixed, tyro.conf.Suppress] = ()
+    """All of them, where they do not follow each other. Only Python trains such runs."""
     evaluations: int = presets.PAPER.evaluations
     """Budget: policies evaluated for a seed. Training ends with the iteration that reaches it."""
     checkpoint_every: int = presets.PAPER.checkpoint_every
@@ -56,11 +58,26 @@ class Config:
                 )
             if value > most:
                 raise ValueError(f"{name} must be at most {most}, got {value!r}")
+        if self.seed_list and not self._lists_seeds():
+            raise ValueError(
+                f"seed_list must be {self.seeds} different seeds that begin with "
+                f"{self.first_seed}, got {self.seed_list!r}"
+            )
         if not isinstance(self.figures, bool):
             raise ValueError(f"figures must be true or false, got {self.figures!r}")
         if self.device not in get_args(Device):
             known = ", ".join(get_args(Device))
             raise ValueError(f"device must be one of {known}, got {self.device!r}")
+
+    def _lists_seeds(self) -> bool:
+        """Return whether the list of seeds is one, and agrees with the other fields."""
+        seeds = self.seed_list
+        if not isinstance(seeds, tuple) or not all(
+            isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32
+            for seed in seeds
+        ):
+            return False
+        return len(set(seeds)) == len(seeds) == self.seeds and seeds[0] == self.first_seed
 
     def check(self) -> Config:
         """Itself, if task and algorithm exist."""
@@ -79,11 +96,17 @@ class Config:
         return "-".join(map(references.short_name, (self.task, self.algorithm)))
 
     @property
-    def seed_numbers(self) -> range:
-        return range(self.first_seed, self.first_seed + self.seeds)
+    def seed_numbers(self) -> Sequence[int]:
+        """The seeds of the run."""
+        return self.seed_list or range(self.first_seed, self.first_seed + self.seeds)
 
     def to_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, **dataclasses.asdict(self)}
+        """Return what is saved. Format 1 has no list of seeds, and older versions read it."""
+        values = dataclasses.asdict(self)
+        if self.seed_list:
+            return {"format": FORMAT, **values}
+        del values["seed_list"]
+        return {"format": 1, **values}
 
     @classmethod
     def from_json(cls, data: Any, where: str) -> Config:
@@ -98,10 +121,12 @@ class Config:
                 f"{where}: format {version} was written by a newer elites, this one reads up to "
                 f"{FORMAT}: upgrade with pip install --upgrade elites"
             )
-        if version < FORMAT:
-            raise ValueError(f"{where}: format {version} is not known; formats begin with {FORMAT}")
+        if version < 1:
+            raise ValueError(f"{where}: format {version} is not known; formats begin with 1")
         values = {name: value for name, value in data.items() if name not in ("format", "hp")}
-        _refuse_strangers(where, "", values, cls, absent="hp")
+        _refuse_strangers(where, "", values, cls, ("hp", "seed_list") if version == 1 else ("hp",))
+        if isinstance(listed := values.get("seed_list"), list):
+            values["seed_list"] = tuple(listed)
         for name in ("task", "algorithm"):
             if not isinstance(values[name], str):
                 raise ValueError(f"{where}: '{name}' must be a name")
@@ -132,8 +157,10 @@ CHANGEABLE = ("evaluations", "checkpoint_every", "reach_every", "figures", "devi
 """What may differ when a run is resumed; all else decides its results."""
 
 
-def _refuse_strangers(where: str, prefix: str, values: Mapping, record: type, absent: str = ""):
-    known = [field.name for field in dataclasses.fields(record) if field.name != absent]
+def _refuse_strangers(
+    where: str, prefix: str, values: Mapping, record: type, absent: Collection[str] = ()
+) -> None:
+    known = [field.name for field in dataclasses.fields(record) if field.name not in absent]
     for name in values:
         if name not in known:
             raise ValueError(f"{where}: unknown field '{prefix}{name}'.{suggestion(name, known)}")

@@ -137,15 +137,15 @@ def refuse_links(path: Path) -> None:
                 )
 
 
-def refuse_existing(path: Path) -> None:
-    """Nothing that is there already may be overwritten."""
+def refuse_existing(path: Path, choose: str = "another --output") -> None:
+    """Raise a ValueError if anything is there already; `choose` says what else to give."""
     if RunDirectory(path).exists():
         raise ValueError(
             f"{path} holds a run already. Continue it with 'elites resume {path}', or choose "
-            "another --output"
+            f"{choose}"
         )
     if path.is_dir() and any(not _is_ours(entry.name) for entry in path.iterdir()):
-        raise ValueError(f"{path} is not empty and not a run. Choose another --output")
+        raise ValueError(f"{path} is not empty and not a run. Choose {choose}")
 
 
 def _is_ours(name: str) -> bool:
@@ -362,6 +362,15 @@ def environment() -> dict[str, Any]:
         "devices": len(devices),
         "cpus": os.cpu_count(),
     }
+
+
+def record_session(run: RunDirectory, command: str, **more: Any) -> None:
+    """Add an entry to the run's environment: the command, versions and the device. Loads JAX."""
+    path = run / ENVIRONMENT
+    sessions: list[Any] = []
+    with contextlib.suppress(FileNotFoundError, RunError):
+        sessions = read_json(path)
+    write_json(path, [*sessions, {"command": command, **environment(), **more}])
 
 
 def commit() -> str | None:

@@ -1,7 +1,10 @@
-"""Archive and actor re-evaluated: the metrics of the paper, and a table of every cell.
+"""Tables of a re-evaluation of archive and actor: the paper's metrics, and every cell.
 
     evaluation/metrics.csv   one row for each seed
     evaluation/cells.csv     one row for each filled cell of each seed
+
+These are the tables of the end of training. Tables of another iteration are in a directory such as
+`evaluation_000000100`.
 
 On a deterministic task an elite evaluated again gives the same bits, so `descriptor_error` is 0 and
 the re-evaluated QD-score equals the stored one.
@@ -17,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from elites.runs.directory import write_text
+from elites.runs import checkpoint as checkpoints
+from elites.runs import directory as directories
+from elites.runs.directory import RunDirectory, write_text
 from elites.runs.logs import read_table, text_of
-from elites.runs.words import number
+from elites.words import number
 
 METRICS = (
     ("qd_score", "QD-score"),
@@ -38,8 +43,32 @@ The paper's five metrics are the first three, `actor_qd_score` and `actor_descri
 """
 
 
+def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
+    """Re-evaluate a checkpoint, by default the last one, and return the directory of the tables.
+
+    The tables go to `evaluation/` only if they are of the run's newest checkpoint, no process
+    trains the run, and `checkpoint` is not given. Loads JAX.
+    """
+    from elites.runs import job, saved
+
+    def apart(iteration: int) -> Path:
+        return run / f"evaluation_{iteration:09d}"
+
+    folder = run.evaluation if checkpoint is None else apart(checkpoint)
+    with job.memory_errors_explained():
+        results, iteration = saved.load_checkpoint(run, checkpoint)
+        folder.mkdir(exist_ok=True)  # a directory that cannot be written fails before the work
+        again = results.reevaluate()
+    with directories.held_if_free(run.path) as is_free:
+        newest = [int(place.name) for place in checkpoints.complete(run.checkpoints)[-1:]]
+        if not is_free or newest != [iteration]:
+            folder = apart(iteration)
+        write(folder, results, again, iteration)
+    return folder
+
+
 def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
-    """Write both tables of a run and its re-evaluation (both with seeds first)."""
+    """Write both tables for the results of a run and their re-evaluation, both with seeds first."""
     directory.mkdir(exist_ok=True)
     rows, cells = [], []
     for i, seed in enumerate(results.seeds):
@@ -126,7 +155,7 @@ def _write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
 
 
 def iteration_of(directory: Path) -> int | None:
-    """The iteration that the tables in a directory are of; None without any."""
+    """Return the iteration of the tables in a directory, or None if there are none."""
     path = directory / "metrics.csv"
     if not path.exists():
         return None
@@ -135,7 +164,7 @@ def iteration_of(directory: Path) -> int | None:
 
 
 def table(directory: Path) -> list[list[str]]:
-    """The metrics, a row each: name, median, and the extremes where there are several seeds."""
+    """Return a row for each metric: title, median, and the extremes if there are several seeds."""
     values = read_table(directory / "metrics.csv")
     seeds = len(values["seed"])
     rows = [["", "median" if seeds > 1 else "value", *(["lowest", "highest"] if seeds > 1 else [])]]
@@ -154,6 +183,7 @@ def _number(name: str, value: float) -> str:
 
 
 def markdown(directory: Path) -> list[str]:
+    """Return the lines of `table` in Markdown."""
     header, *rows = table(directory)
     line = "|" + "---|" + "---:|" * (len(header) - 1)
     return [f"| {' | '.join(header)} |", line, *(f"| {' | '.join(row)} |" for row in rows)]

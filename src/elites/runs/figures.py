@@ -25,7 +25,7 @@ from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 
 from elites.runs import directory as directories
-from elites.runs import evaluation, logs, snapshots
+from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.directory import RESOLVED, RunDirectory, RunError
 from elites.runs.voronoi import polygons
 
@@ -287,11 +287,33 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
     how = "" if counts == {1} else f", median and quartiles of {seeds} seeds"
     figure.suptitle(f"{facts['task']}{how}", x=0.01, ha="left")
     handles = [
-        Line2D([], [], color=COLOURS[i % 8], linestyle=STYLES[i % 8], label=label)
-        for i, label in enumerate(tables)
+        Line2D([], [], color=COLOURS[i % 8], linestyle=STYLES[i % 8], label=_with_gap(label, table))
+        for i, (label, table) in enumerate(tables.items())
     ]
     panels[0].legend(handles=handles, loc="best")
     return figure
+
+
+def _with_gap(label: str, table: Mapping[str, np.ndarray]) -> str:
+    """Return a curve's label, with the iterations that its table lacks."""
+    missing = gaps.within(table["iteration"][:, 0])
+    return f"{label} (without {gaps.in_words(missing)})" if missing else label
+
+
+def smoothed(
+    iterations: np.ndarray, evaluations: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Average values [n] over windows of iterations, forty or so in all.
+
+    Returns the evaluations at the end of each window and the mean of the values in it. The last
+    window is left out unless it is whole.
+    """
+    last = int(iterations[-1])
+    width = max(last // 40, 1)
+    window = (iterations.astype(int) - 1) // width
+    present = np.unique(window[window < last // width])
+    ends = [evaluations[window == w][-1] for w in present]
+    return np.array(ends), np.array([values[window == w].mean() for w in present])
 
 
 def band(axes, x: np.ndarray, values: np.ndarray, colour: str, style: Any) -> None:
@@ -314,14 +336,11 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, 4.6), width_ratios=(1.3, 1), layout="constrained"
     )
-    width = max(len(table["iteration"]) // 40, 1)
+    iterations, spent = table["iteration"][:, 0], table["evaluations"][:, 0]
     for i, origin in enumerate(origins):
-        added = table[f"added.{origin}"].mean(axis=1)
-        whole = len(added) // width * width
-        smooth = added[:whole].reshape(-1, width).mean(axis=1)
-        x = table["evaluations"][:whole, 0].reshape(-1, width)[:, -1]
+        x, added = smoothed(iterations, spent, table[f"added.{origin}"].mean(axis=1))
         colour = COLOURS[i % 8]
-        left.plot(x, smooth, color=colour, linestyle=STYLES[i % 8], label=origin, linewidth=1.6)
+        left.plot(x, added, color=colour, linestyle=STYLES[i % 8], label=origin, linewidth=1.6)
     left.set(xlabel="evaluations", ylabel="added in an iteration")
     left.set_title(f"{facts['algorithm']} on {facts['task']}: additions by variation")
     left.xaxis.set_major_formatter(thousands)

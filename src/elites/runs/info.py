@@ -7,9 +7,9 @@ import contextlib
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import evaluation, logs, snapshots
+from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.directory import ENVIRONMENT, RESOLVED, RunDirectory
-from elites.runs.words import duration
+from elites.words import duration
 
 
 def describe(run: RunDirectory) -> str:
@@ -24,6 +24,8 @@ def describe(run: RunDirectory) -> str:
             archive=f"{config.hp.cells} cells",
         )
     lines += _rows(**_progress(run))
+    if missing := gaps.find(run):
+        lines += _rows(missing="; ".join(f"{gap.text} in {gap.path.name}" for gap in missing))
     kept = ", ".join(str(int(p.name)) for p in checkpoints.complete(run.checkpoints)) or "none yet"
     size = 0
     for name in run.files():

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,9 @@ from elites.runs.directory import (
     TooLargeError,
     read_json,
 )
-from elites.runs.words import amount
 from elites.tasks.task import Task
 from elites.training import Batched
+from elites.words import amount
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,11 +84,7 @@ class Job:
 
     @property
     def expected(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        leaves = jax.tree.leaves(self.shapes)
-        return {
-            name: (tuple(leaf.shape), leaf.dtype.name)
-            for name, leaf in zip(self.names, leaves, strict=True)
-        }
+        return shapes_by_name(self.shapes)
 
     def arrays(self, state) -> dict[str, np.ndarray]:
         """Return a state as named arrays on the host, copied because its buffers are reused."""
@@ -121,13 +116,23 @@ def is_weight(name: str) -> bool:
 def build(config: Config, run: RunDirectory) -> Job:
     """Build the algorithm of a configuration on the device that JAX chose."""
     task = tasks.make(config.task)
-    algorithm = training.build(task, config.algorithm, **vars(config.hp))
+    return assemble(task, training.build(task, config.algorithm, hp=config.hp), config, run)
+
+
+def assemble(task: Task, algorithm: Algorithm, config: Config, run: RunDirectory) -> Job:
+    """Make a job of an algorithm that is already built."""
     total = training.iterations_for(algorithm, config.evaluations)
     batched = training.Batched(algorithm, config.seeds, run.kernels)
     shapes = batched.shapes(training.seed_keys(config.seed_numbers))
-    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(shapes)]
-    names = tuple(jax.tree_util.keystr(path, simple=True, separator=".") for path in paths)
-    return Job(task, algorithm, batched, total, shapes, names)
+    return Job(task, algorithm, batched, total, shapes, tuple(shapes_by_name(shapes)))
+
+
+def shapes_by_name(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Return shapes and types of the arrays of a state, or of its shapes, by their names."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): (tuple(leaf.shape), leaf.dtype.name)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
 
 
 def prepare(config: Config, run: RunDirectory) -> Job:
@@ -246,8 +251,3 @@ def memory_errors_explained() -> Iterator[None]:
         raise OutOfMemoryError(
             f"out of memory on {jax.default_backend()}. Lower {_LOWER}; what was saved is intact"
         ) from error
-
-
-def warn(text: str) -> None:
-    """Print a warning."""
-    print(f"elites: warning: {text}", file=sys.stderr, flush=True)

@@ -4,6 +4,9 @@ A row of the table is one iteration of one seed. Rows are appended; a process th
 leave half a line at the end, which readers pass over. When a run resumes, rows after its checkpoint
 are dropped, so that no iteration appears twice.
 
+Readers find a row by its columns `iteration` and `seed`, never by its position: a table that is
+older than the checkpoint leaves a gap (see `elites.runs.gaps`).
+
 TensorBoard reads files of records: length, checksum, a protocol-buffer message, checksum. The few
 message fields that scalars need are written here by hand.
 """
@@ -84,8 +87,10 @@ def _keep_until(path: Path, columns: Sequence[str], iteration: int) -> None:
             f"{', '.join(columns)}. Move the file away to go on without it"
         )
     place = header.index("iteration")
-    kept = [dict(zip(header, row, strict=True)) for row in rows if int(row[place]) <= iteration]
-    complete = [[row.get(name, "nan") for name in columns] for row in kept]
+    kept = [row for row in rows if int(row[place]) <= iteration]
+    kept.sort(key=lambda row: int(row[place]))
+    named = [dict(zip(header, row, strict=True)) for row in kept]
+    complete = [[row.get(name, "nan") for name in columns] for row in named]
     write_text(path, "".join(_line(row) for row in [columns, *complete]))
 
 
@@ -119,20 +124,44 @@ def read_table(path: Path) -> dict[str, np.ndarray]:
 
 
 def metrics(run: RunDirectory) -> dict[str, np.ndarray]:
-    """The metrics of a run as columns [iterations, seeds]; none before there are any."""
+    """Return the metrics of a run as columns [n, seeds], or nothing before there are any.
+
+    A row is an iteration that `metrics.csv` has for all seeds. Rows are in the order of iterations,
+    but iterations may be missing: compare runs by the column `evaluations`, not by row.
+    """
     path = run / METRICS
-    return by_seed(read_table(path), run.config().seeds) if path.exists() else {}
+    return read_metrics(path, run.config().seeds) if path.exists() else {}
+
+
+def read_metrics(path: Path, seeds: int) -> dict[str, np.ndarray]:
+    """Read a table of iterations and seeds as columns [n, seeds]."""
+    table = read_table(path)
+    if not table:
+        return {}
+    for name in ("iteration", "seed"):
+        if name not in table or table[name].dtype.kind != "f":
+            raise RunError(f"{path}: damaged: it needs a column '{name}' of numbers")
+    found = len(np.unique(table["seed"]))
+    if found > seeds:
+        raise RunError(f"{path}: it has rows of {found} seeds, but the run has {seeds}")
+    return by_seed(table, seeds)
 
 
 def by_seed(table: Mapping[str, np.ndarray], seeds: int) -> dict[str, np.ndarray]:
-    """Columns [iterations, seeds] of a table whose rows are (iteration, seed), in that order.
+    """Return columns [n, seeds] of a table whose rows are given by columns iteration and seed.
 
-    An iteration that not all seeds have finished, at the end of a table that is being written, is
-    left out.
+    Iterations and seeds are sorted. An iteration that lacks a seed is left out: the last one of a
+    table that is being written, or one where an old copy of a table ends. Of two rows of the same
+    iteration and seed, the later counts.
     """
-    rows = len(next(iter(table.values()), ()))
-    whole = rows // seeds * seeds
-    return {name: column[:whole].reshape(-1, seeds) for name, column in table.items()}
+    if not table:
+        return {}
+    iterations, row = np.unique(table["iteration"], return_inverse=True)
+    numbers, column = np.unique(table["seed"], return_inverse=True)
+    places = np.full((len(iterations), max(seeds, len(numbers))), -1)
+    places[row, column] = np.arange(len(row))
+    whole = places[(places >= 0).all(axis=1)]
+    return {name: values[whole] for name, values in table.items()}
 
 
 # ----------------------------------------------------------------------------------- TensorBoard

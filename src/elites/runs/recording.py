@@ -1,6 +1,6 @@
 """Record a session of training: metrics, re-evaluations and checkpoints.
 
-`Recorder` is what the training loop calls. `_Logs` holds the tables and TensorBoard events, which
+`Recorder` is what the training loop calls. `Logs` holds the tables and TensorBoard events, which
 grow with every iteration. `_Saver` writes checkpoints in a thread of its own.
 """
 
@@ -16,14 +16,14 @@ import numpy as np
 from elites.core.algorithm import Metrics
 from elites.core.reevaluation import Reevaluation
 from elites.runs import checkpoint as checkpoints
-from elites.runs import snapshots
+from elites.runs import gaps, snapshots
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import METRICS, REACH, RunDirectory, RunError
 from elites.runs.job import Job
 from elites.runs.logs import Events, Table, read_table
-from elites.runs.progress import Progress
 from elites.training import named
+from elites.training.progress import Progress
 
 REACH_COLUMNS = (
     "qd_score",
@@ -53,7 +53,7 @@ class Recorder:
         self._run, self._config, self._job, self._progress = run, config, job, progress
         self._seconds_before = last.information.get("seconds", 0.0) if last else 0.0
         self._begun = time.perf_counter()
-        self._logs = _Logs(run, config, job, through=last.iteration if last else None)
+        self._logs = Logs(run, config, job, last)
         self._saver = _Saver(run)
         self._pending: tuple[int, Metrics] | None = None
         self._last_saved = last.iteration if last else -1
@@ -77,7 +77,13 @@ class Recorder:
         if complaint := _not_finite(iteration, metrics, self._config):
             self._saver.wait()
             raise RunError(f"{complaint} {_last_good(self._run)}")
-        self._logs.iteration(iteration, metrics, self.seconds(), self._progress)
+        self._logs.iteration(iteration, metrics, self.seconds())
+        self._progress.update(
+            iteration,
+            float(metrics["evaluations"][0]),
+            float(np.median(metrics["qd_score"])),
+            float(np.median(metrics["coverage"])),
+        )
 
     def reevaluation(self, iteration: int, again: Reevaluation) -> None:
         """Write a row of re-evaluation."""
@@ -90,7 +96,11 @@ class Recorder:
         if self._last_saved == iteration:
             return
         self._logs.sync()
-        information = {"config": self._config.to_json(), "seconds": self.seconds()}
+        information = {
+            "config": self._config.to_json(),
+            "seconds": self.seconds(),
+            gaps.REEVALUATED: self._logs.reevaluations,
+        }
         self._saver.save(iteration, self._job.parts(self._job.arrays(state)), information)
         self._last_saved = iteration
 
@@ -173,23 +183,31 @@ class _Saver:
         self._pool.shutdown(wait=True)
 
 
-class _Logs:
+class Logs:
     """The files that grow during training."""
 
-    def __init__(self, run: RunDirectory, config: Config, job: Job, through: int | None):
+    def __init__(self, run: RunDirectory, config: Config, job: Job, last: Checkpoint | None):
         self._run, self._config, self._job = run, config, job
-        self._through = through
+        self._through = through = last.iteration if last else None
         self._metrics: Table | None = None  # opened with the first metrics, which give its columns
         self._reach = Table(
             run / REACH, ("iteration", "seed", "evaluations", *REACH_COLUMNS, "seconds"), through
         )
-        self._reevaluated = set(read_table(run / REACH)["iteration"].astype(int))
+        self._reevaluated = {int(i) for i in read_table(run / REACH)["iteration"]}
+        lost = last.information.get(gaps.REEVALUATED, ()) if last else ()
+        self._ever_reevaluated = {*self._reevaluated, *lost}
         self._events = [
             Events(run.path / "events" / f"seed_{seed}", through or 0)
             for seed in config.seed_numbers
         ]
 
-    def iteration(self, number: int, metrics: dict, seconds: float, progress: Progress) -> None:
+    @property
+    def reevaluations(self) -> list[int]:
+        """Iterations re-evaluated so far, also those whose rows were lost."""
+        return sorted(self._ever_reevaluated)
+
+    def iteration(self, number: int, metrics: Mapping[str, np.ndarray], seconds: float) -> None:
+        """Write the metrics [seeds] of an iteration."""
         if self._metrics is None:
             columns = ("iteration", "seed", *metrics, "seconds")
             self._metrics = Table(self._run / METRICS, columns, self._through)
@@ -199,17 +217,12 @@ class _Logs:
             rows.append({"iteration": number, "seed": seed, **values, "seconds": f"{seconds:.3f}"})
             self._events[i].scalars(number, {k.replace(".", "/"): v for k, v in values.items()})
         self._metrics.append(rows)
-        progress.update(
-            number,
-            float(metrics["evaluations"][0]),
-            float(np.median(metrics["qd_score"])),
-            float(np.median(metrics["coverage"])),
-        )
 
     def reevaluation(self, number: int, again: Reevaluation, seconds: float) -> None:
         if number in self._reevaluated:
             return
         self._reevaluated.add(number)
+        self._ever_reevaluated.add(number)
         config, algorithm = self._config, self._job.algorithm
         spent = algorithm.initial_evaluations + number * algorithm.evaluations_per_iteration
         rows = []

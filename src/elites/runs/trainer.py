@@ -11,7 +11,6 @@ keys, and a resumed run computes the same bits as an uninterrupted one.
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import sys
 from pathlib import Path
@@ -23,11 +22,10 @@ import jax.numpy as jnp
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import evaluation, saved, snapshots
+from elites.runs import evaluation, gaps, saved, snapshots
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import (
-    ENVIRONMENT,
     RunDirectory,
     RunError,
     TooLargeError,
@@ -38,14 +36,13 @@ from elites.runs.job import (
     prepare,
     refuse_changed_task,
     refuse_too_much,
-    warn,
 )
 from elites.runs.outcome import Outcome
-from elites.runs.progress import Progress
 from elites.runs.recording import Recorder
 from elites.runs.signals import Signals
-from elites.runs.words import amount, counted, duration
 from elites.training import iteration_keys, seed_keys
+from elites.training.progress import Progress
+from elites.words import amount, counted, duration, warn
 
 LONG = 200_000_000
 """Environment steps of a seed from which a run is announced as long on a CPU."""
@@ -61,6 +58,10 @@ def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
         if not fresh:
             refuse_changed_task(run, job, but=("iterations", "state_bytes"))
             last = _newest(run, config, job)
+            if last:
+                _warn_of_gaps(run, last.iteration)
+                # The end of a finished run was re-evaluated after its checkpoint.
+                last.information[gaps.REEVALUATED] = gaps.reevaluated(run, last.iteration)
         if last and last.iteration >= job.total and _is_finished(run, last.iteration):
             seconds = last.information.get("seconds", 0.0)
             return Outcome(last.iteration, job.total, seconds, interrupted=False, already=True)
@@ -82,7 +83,7 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job) -> None:
     """Write what the run is, and remove what a killed process left behind."""
     directories.write_json(run / directories.CONFIG, config.to_json())
     directories.write_json(run / directories.RESOLVED, job.facts())
-    _report_environment(run)
+    directories.record_session(run, shlex.join(["elites", *sys.argv[1:]]))
     # A summary marks a run as finished, which it no longer is.
     (run / directories.SUMMARY).unlink(missing_ok=True)
     checkpoints.sweep(run.checkpoints)
@@ -224,13 +225,14 @@ def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
     return found
 
 
-def _report_environment(run: RunDirectory) -> None:
-    path = run / ENVIRONMENT
-    sessions: list[Any] = []
-    with contextlib.suppress(FileNotFoundError, RunError):
-        sessions = directories.read_json(path)
-    command = shlex.join(["elites", *sys.argv[1:]])
-    directories.write_json(path, [*sessions, {"command": command, **directories.environment()}])
+def _warn_of_gaps(run: RunDirectory, through: int) -> None:
+    """Warn of tables that lack iterations before the checkpoint that the run continues from."""
+    for gap in gaps.find(run, through):
+        warn(
+            f"{gap.path} lacks rows of {gap.text}, although the checkpoint is of iteration "
+            f"{through}: curves will have a gap there. If another copy of the file has these rows, "
+            "add them to it"
+        )
 
 
 # ----------------------------------------------------------------------------------------- summary

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ import numpy as np
 
 from elites.references import short_name
 from elites.runs import directory as directories
-from elites.runs import evaluation, logs, snapshots
-from elites.runs.directory import RESOLVED, RunDirectory, RunError
-from elites.runs.words import counted
+from elites.runs import evaluation, gaps, logs, snapshots
+from elites.runs.directory import METRICS, RESOLVED, RunDirectory, RunError
 from elites.study.study import Item, Study
+from elites.words import counted
 
 ARCHIVE_METRICS = (
     ("qd_score", "QD-score"),
@@ -50,8 +51,10 @@ class Group:
     planned: int = 0
     finished: int = 0
     """Seeds whose runs are done."""
+    budgets: set[int] = dataclasses.field(default_factory=set)
+    """Evaluations that its runs were asked for; one number unless some were trained longer."""
     curves: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    """metric -> [n, seeds], as far as all of them have got; the axes among them"""
+    """metric -> [n, seeds], at the evaluations that all seeds have rows of; the axes among them"""
     final: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     """metric -> [finished seeds]"""
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -84,6 +87,7 @@ def tasks_of(groups: Sequence[Group]) -> list[str]:
 
 def collect(study: Study) -> Results:
     groups: dict[tuple[str, str], Group] = {}
+    tables: dict[tuple[str, str], list[Mapping[str, np.ndarray]]] = defaultdict(list)
     problems: list[str] = []
     for item in study.items():
         key = (item.task, item.algorithm)
@@ -91,11 +95,17 @@ def collect(study: Study) -> Results:
         group.planned += item.seeds
         group.runs.append(item)
         try:
-            _add_run(group, study, item)
+            _add_run(group, tables[key], study, item, problems)
         except (RunError, OSError, KeyError, ValueError) as error:
             problems.append(f"{item.name}: {error}")
         if study.state(item) == "failed":
             problems.append(f"{item.name} failed: {item.error}")
+    for key, group in groups.items():
+        group.curves = _joined(tables[key])
+        if tables[key] and not group.curves:
+            problems.append(
+                f"curves of {group.label} on {group.task}: its runs have no evaluations in common"
+            )
     found = list(groups.values())
     algorithms = {group.label for group in found}
     if study.imported.is_dir():
@@ -110,15 +120,28 @@ def collect(study: Study) -> Results:
     return Results(found, problems)
 
 
-def _add_run(group: Group, study: Study, item: Item) -> None:
+def _add_run(
+    group: Group,
+    tables: list[Mapping[str, np.ndarray]],
+    study: Study,
+    item: Item,
+    problems: list[str],
+) -> None:
+    """Add a run to its group, and its metrics to `tables`. Missing iterations are a problem."""
     run = study.run(item)
     table = logs.metrics(run) if run.exists() else {}
-    if not len(table.get("iteration", ())):
+    begun, done = len(table.get("iteration", ())) > 0, study.state(item) == "done"
+    if not begun and not done:
         return
     group.facts = directories.read_json(run / RESOLVED)
-    _join(group.curves, table)
-    group.seeds += list(item.seed_numbers)
-    if study.state(item) == "done":
+    group.budgets.add(run.config().evaluations)
+    iterations = table["iteration"][:, 0] if begun else np.zeros(0)
+    if missing := gaps.within(iterations, group.facts["iterations"] if done else 0):
+        problems.append(f"{item.name}: {gaps.in_words(missing)}, which {METRICS} lacks")
+    if begun:
+        tables.append(table)
+        group.seeds += list(item.seed_numbers)
+    if done:
         final = logs.read_table(run.evaluation / "metrics.csv")
         last = group.facts["iterations"]
         if (final["iteration"] != last).any():
@@ -135,14 +158,26 @@ def _add_run(group: Group, study: Study, item: Item) -> None:
     _keep_best_archive(group, run, item)
 
 
-def _join(curves: dict[str, np.ndarray], table: dict[str, np.ndarray]) -> None:
-    """More seeds beside those that are there, as far as all have got."""
-    for name, values in table.items():
-        if name in curves:
-            length = min(len(curves[name]), len(values))
-            curves[name] = np.concatenate([curves[name][:length], values[:length]], axis=1)
-        else:
-            curves[name] = values
+def _joined(tables: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return columns [n, seeds] of several runs side by side, at the evaluations that all have.
+
+    Runs may have got to different iterations, and their metrics may lack some. Returns nothing if
+    they have no evaluations in common.
+    """
+    if not tables:
+        return {}
+    spent = [table["evaluations"][:, 0] for table in tables]
+    common = functools.reduce(np.intersect1d, spent)
+    if not len(common):
+        return {}
+    rows = [np.isin(x, common) for x in spent]
+    return {
+        name: np.concatenate(
+            [table[name][kept] for table, kept in zip(tables, rows, strict=True)], axis=1
+        )
+        for name in tables[0]
+        if all(name in table for table in tables)
+    }
 
 
 def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:

@@ -25,6 +25,7 @@ from elites.runs.figures import (
     draw_archive,
     plt,
     scale_of,
+    smoothed,
     thousands,
 )
 from elites.study.collect import ARCHIVE_METRICS, AXES, Group
@@ -114,13 +115,12 @@ def additions(groups: Sequence[Group]) -> Any:
     for panel, group in zip(grid.flat, drawn, strict=False):
         for name in [name for name in group.curves if name.startswith("added.")]:
             i = origins.index(name)  # a variation looks the same in every panel
-            values = group.curves[name].mean(axis=1)
-            width = max(len(values) // 40, 1)
-            whole = len(values) // width * width
-            smooth = values[:whole].reshape(-1, width).mean(axis=1)
-            x = group.curves["evaluations"][:whole, 0].reshape(-1, width)[:, -1]
+            x, added = smoothed(
+                group.curves["iteration"][:, 0], group.curves["evaluations"][:, 0],
+                group.curves[name].mean(axis=1),
+            )  # fmt: skip
             panel.plot(
-                x, smooth, color=COLOURS[i % 8], linestyle=STYLES[i % 8],
+                x, added, color=COLOURS[i % 8], linestyle=STYLES[i % 8],
                 label=name.removeprefix("added."),
             )  # fmt: skip
         panel.set_title(group.label, fontsize=10)

@@ -22,7 +22,6 @@ import numpy as np
 
 from elites.runs import directory as directories
 from elites.runs.directory import CONFIG, ENVIRONMENT, RunError
-from elites.runs.words import counted, number
 from elites.study import figures, statistics
 from elites.study.collect import (
     ARCHIVE_METRICS,
@@ -35,6 +34,7 @@ from elites.study.collect import (
 )
 from elites.study.plan import Plan
 from elites.study.study import Study
+from elites.words import counted, number
 
 REFERENCE = "dcg_me"
 PUBLISHED = {
@@ -190,14 +190,13 @@ def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
 
 
 def _point(groups: Sequence[Group]) -> Point | None:
-    """The end, where all have got there; else the last evaluations that all have reached.
+    """Return the end if all runs have got there, else the last evaluations that all have reached.
 
-    Other programs may have spent another budget, so beside them it is never "the end".
+    Budgets may differ: runs can be trained longer than planned, and other programs may have spent
+    any. Then the comparison is not made at the end either.
     """
-    begun = [group for group in groups if group.curves]
-    if not begun:
-        return None
-    if all(g.finished == g.planned and not g.imported for g in groups):
+    one_budget = len({budget for group in groups for budget in group.budgets}) == 1
+    if one_budget and all(g.finished == g.planned and not g.imported for g in groups):
         values = {
             metric: {
                 g.label: g.final[metric] for g in groups if _known(g.final.get(metric, np.zeros(0)))
@@ -205,15 +204,43 @@ def _point(groups: Sequence[Group]) -> Point | None:
             for metric, _ in FINAL_METRICS
         }
         return Point("at the end", values)
-    common = min(float(group.curves["evaluations"][-1].min()) for group in begun)
-    values = {}
-    for metric, _ in ARCHIVE_METRICS:
-        values[metric] = {}
-        for group in begun:
-            row = int(np.searchsorted(group.curves["evaluations"][:, 0], common, side="right")) - 1
-            if metric in group.curves and row >= 0:
-                values[metric][group.label] = group.curves[metric][row]
+    begun = [group for group in groups if group.curves]
+    if not begun:
+        return None
+    common = _common_evaluations(begun)
+    values = {
+        metric: {g.label: v for g in begun if (v := _values_at(g, metric, common)) is not None}
+        for metric, _ in ARCHIVE_METRICS
+    }
     return Point(f"after {common:,.0f} evaluations, which all of them have reached", values)
+
+
+def _common_evaluations(groups: Sequence[Group]) -> float:
+    """Return the last evaluations that all groups have reached, outside the gaps of any."""
+    last = min(float(group.curves["evaluations"][-1, 0]) for group in groups)
+    own = [(g.curves["evaluations"][:, 0], g.facts) for g in groups if not g.imported]
+    for x in sorted({x for spent, _ in own for x in spent.tolist() if x <= last}, reverse=True):
+        before = [(spent[spent <= x], facts) for spent, facts in own]
+        if all(
+            x - s[-1] < f.get("evaluations_per_iteration", math.inf) for s, f in before if len(s)
+        ):
+            return x
+    return last
+
+
+def _values_at(group: Group, metric: str, evaluations: float) -> np.ndarray | None:
+    """Return a metric [seeds] after some evaluations, or None if the group has none.
+
+    The archive of an own run is that of its last iteration before. Curves of other programs may
+    have few points, and are interpolated.
+    """
+    spent = group.curves["evaluations"][:, 0]
+    if metric not in group.curves or spent[0] > evaluations:
+        return None
+    if group.imported:
+        columns = group.curves[metric].T
+        return np.array([np.interp(evaluations, spent, column) for column in columns])
+    return group.curves[metric][np.searchsorted(spent, evaluations, side="right") - 1]
 
 
 def _final_table(point: Point) -> str:

@@ -1,4 +1,4 @@
-"""What the terminal shows of a study: a table that changes, or a line for every change."""
+"""Show the progress of a study: a table that changes on a terminal, a line a change elsewhere."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from elites.runs.directory import METRICS, RESOLVED, RunError, read_json
-from elites.runs.words import columns, duration
 from elites.study.study import Item, Study
+from elites.words import columns, duration, shortened
 
 
 class Standing(NamedTuple):
+    """Progress of a run: its last iteration, all its iterations and the time that is left."""
+
     iteration: int
     total: int
     left: float  # seconds
 
 
 def standing(study: Study, item: Item) -> Standing | None:
-    """How far a run is, from its files; None before its first iteration."""
+    """Read a run's progress from its files. Returns None before the first iteration."""
     run = study.run(item)
     with contextlib.suppress(OSError, RunError, ValueError, KeyError, IndexError):
         total = int(read_json(run / RESOLVED)["iterations"])
@@ -36,18 +38,20 @@ def standing(study: Study, item: Item) -> Standing | None:
 
 
 def _ends(path: Path) -> tuple[list[str], list[str]]:
-    """First and last complete row of a table of metrics, without reading what is between."""
+    """Return the first and the last complete row of a CSV file, without reading those between."""
     with open(path, "rb") as file:
         file.readline()
         first = file.readline().decode().strip().split(",")
         file.seek(0, os.SEEK_END)
         size = file.tell()
         file.seek(max(size - 4096, 0))
-        whole = file.read().split(b"\n")[:-1]  # behind the last line break is half a line
+        whole = file.read().split(b"\n")[:-1]  # the last line may be incomplete
     return first, whole[-1].decode().strip().split(",")
 
 
 class Live:
+    """Progress display of a study."""
+
     def __init__(self, study: Study, stream: TextIO | None = None, every: float = 1.0):
         self.study, self.stream, self.every = study, stream or sys.stderr, every
         self.terminal = self.stream.isatty()
@@ -56,6 +60,7 @@ class Live:
         self._told: dict[str, str] = {}
 
     def rows(self, items: Sequence[Item], running: set[str]) -> list[list[str]]:
+        """Return a row for each run: name, state, and progress or error."""
         rows = []
         for item in items:
             state = "running" if item.name in running else self.study.state(item)
@@ -69,6 +74,7 @@ class Live:
         return rows
 
     def show(self, items: Sequence[Item], running: set[str]) -> None:
+        """Show the state of all runs, unless it was shown a moment ago."""
         now = time.monotonic()
         if now - self._shown < self.every:
             return
@@ -85,18 +91,20 @@ class Live:
             s: sum(row[1] == s for row in rows) for s in ("queued", "running", "done", "failed")
         }
         head = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
-        # What fits: those that are at work first, then what comes next.
+        # Running runs come first. The last rows are left out if the terminal is too small.
         order = {"running": 0, "failed": 1, "queued": 2, "done": 3}
         shown = sorted(rows, key=lambda row: order[row[1]])[: max(height - 3, 1)]
         lines = [head, *columns(shown)]
-        self._write(self._clearing() + "".join(f"{line[: width - 1]}\n" for line in lines))
+        fitted = (f"{shortened(line, width - 1)}\n" for line in lines)
+        self._write(self._clearing() + "".join(fitted))
         self._lines = len(lines)
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line above the table."""
         self._write(f"{self._clearing()}{text}\n")
 
     def close(self, items: Sequence[Item]) -> None:
+        """Show the final state of all runs."""
         self._shown = float("-inf")
         self.show(items, set())
 
@@ -105,7 +113,7 @@ class Live:
         return f"\x1b[{lines}A\x1b[J" if lines else ""
 
     def _write(self, text: str) -> None:
-        # The study goes on when nobody reads any more.
+        # A closed terminal must not stop the study.
         with contextlib.suppress(OSError, ValueError):
             self.stream.write(text)
             self.stream.flush()

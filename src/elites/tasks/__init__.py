@@ -21,7 +21,7 @@ from elites.references import absolute, short_name
 if TYPE_CHECKING:
     from elites.tasks.task import Task
 
-__all__ = ["absolute", "check", "make", "names", "register", "short_name"]
+__all__ = ["absolute", "check", "lasting_name", "make", "names", "register", "short_name"]
 
 _FACTORIES: dict[str, str | Callable[[], Task]] = {
     "ant_omni": "elites.tasks.omni",
@@ -75,6 +75,30 @@ def _from_file(name: str) -> Task:
             f"{where}: '{function}' must be a function that returns a Task, found {have}"
         )
     return task
+
+
+def lasting_name(given: str | Task | Callable[[], Task]) -> str:
+    """Return a name by which another process finds a task, or raise a ValueError.
+
+    `given` is what `elites.train` was given. A task that was registered or made by a function is
+    found by the file of that function.
+    """
+    if isinstance(given, str):
+        factory = _FACTORIES.get(given)
+        if factory is None or isinstance(factory, str):
+            return absolute(check(given))
+        given = factory
+    name = getattr(given, "__name__", "") if callable(given) else given.name
+    if isinstance(_FACTORIES.get(name), str):  # one of elites' own, as an object or a function
+        task = make(name)
+        if given is task or (callable(given) and given.__module__ == _FACTORIES[name]):
+            return name
+    if not callable(given):
+        raise ValueError(
+            f"the task '{given.name}' was given as an object, which another process cannot find. "
+            "Name the function that makes it: save(..., task='FILE.py:FUNCTION')"
+        )
+    return references.lasting("task", given)
 
 
 def register(name: str, factory: Callable[[], Task]) -> None:

@@ -10,6 +10,9 @@
     ask_tell.py    evaluations that happen elsewhere
     episodes.py    episodes from elsewhere, as transitions to learn from
     searches.py    a search from outside, saved and loaded
+    builders.py    algorithms by name, by FILE.py:FUNCTION, or as functions
+    progress.py    the line that shows how far training is
+    stopping.py    stop training from a callback or with Ctrl-C
 
 A level below, `elites.build(task, name)` gives `start(key)` and `step(state, key)`.
 """
@@ -26,6 +29,7 @@ from elites.training.seeds import (
     seed_keys,
     size_in_bytes,
 )
+from elites.training.stopping import StopTraining, TrainingInterrupted
 
 __all__ = [
     "Actor",
@@ -38,6 +42,8 @@ __all__ = [
     "ExternalTask",
     "Run",
     "SeedResult",
+    "StopTraining",
+    "TrainingInterrupted",
     "ask_tell",
     "build",
     "devices_for",

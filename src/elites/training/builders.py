@@ -42,3 +42,13 @@ def _checked(built: object, name: str) -> Algorithm:
             f"returned {references.kind(built)}"
         )
     return built
+
+
+def lasting_name(algorithm: str | Builder) -> str:
+    """Return a name by which another process finds an algorithm, or raise a ValueError."""
+    if isinstance(algorithm, str):
+        return references.absolute(catalogue.check(algorithm))
+    for name, published in algorithms.ALGORITHMS.items():
+        if algorithm is published:
+            return name
+    return references.lasting("algorithm", algorithm)

@@ -2,60 +2,88 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import SupportsIndex
 
+import jax
 import numpy as np
 
-from elites import tasks
+from elites import presets, references, tasks
 from elites.core.algorithm import Algorithm, S
 from elites.core.hyperparameters import Hyperparameters, Value
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training.builders import Builder, build_algorithm
-from elites.training.results import Run, named
+from elites.training.progress import Progress, can_overwrite
+from elites.training.results import Run, Source, named
 from elites.training.seeds import Batched, iteration_keys, seed_keys
+from elites.training.stopping import Interrupts, StopTraining, TrainingInterrupted
 
-Progress = Callable[[int, dict[str, np.ndarray]], None]  # (iteration, metrics by name [seeds])
+Callback = Callable[[int, dict[str, np.ndarray]], object]  # (iteration, metrics by name [seeds])
 
 
 def build(
-    task: str | Task,
+    task: str | Task | Callable[[], Task],
     algorithm: str | Builder = "dcg_me",
     *,
+    preset: str = "paper",
     hp: Hyperparameters | None = None,
     **hyperparameters: Value,
 ) -> Algorithm:
     """Build an algorithm on a task: `start(key) -> state`, `step(state, key) -> state, metrics`.
 
-    `algorithm` is a name, FILE.py:FUNCTION, or a function of a problem and hyperparameters.
-    Hyperparameters are given as a record, by name, or both: names replace fields of the record.
+    `task` is a name, FILE.py:FUNCTION, a `Task`, or a function that returns one. `algorithm` is a
+    name, FILE.py:FUNCTION, or a function of a problem and hyperparameters.
+
+    Hyperparameters are those of the preset (paper, demo or smoke). A record `hp` replaces all of
+    them, and those given by name replace single ones.
     """
-    fields = vars(hp) if hp is not None else {}
-    task = tasks.make(task) if isinstance(task, str) else task
-    values = Hyperparameters.of({**fields, **hyperparameters})
-    return build_algorithm(algorithm, problem(task), values)
+    return _build(_task_of(task), algorithm, _hyperparameters(preset, hp, hyperparameters))
 
 
 def train(
-    task: str | Task,
+    task: str | Task | Callable[[], Task],
     algorithm: str | Builder = "dcg_me",
     *,
+    preset: str = "paper",
     seeds: int | Sequence[int] = 1,
-    evaluations: int = 1_000_000,
-    progress: Progress | None = None,
+    evaluations: int | None = None,
+    progress: bool | Callback | None = None,
+    callback: Callback | Sequence[Callback] = (),
     hp: Hyperparameters | None = None,
     **hyperparameters: Value,
 ) -> Run:
     """Train until the first iteration that reaches the budget of evaluations.
 
-    `seeds` is their number, or the seeds themselves. `progress(iteration, metrics)` is called after
-    every iteration. See `build` for the other arguments.
+    `seeds` is their number, or the seeds themselves. `evaluations` is the budget of each seed, the
+    preset's if not given. See `build` for the task, the algorithm and the hyperparameters.
+
+    `callback(iteration, metrics)` is called after every iteration, or each of several in turn. It
+    ends training by raising `elites.StopTraining`; the run so far is returned.
+
+    `progress` shows a line that changes: True always, False never, by default on a terminal and in
+    a notebook. A function is called like a callback and takes the place of the line.
+
+    Ctrl-C ends training after the current iteration and raises `elites.TrainingInterrupted`, a
+    KeyboardInterrupt whose attribute `run` is the run so far. A second Ctrl-C raises at once.
     """
     _check_names(hyperparameters)
-    built = build(task, algorithm, hp=hp, **hyperparameters)
-    return train_algorithm(built, seeds=seeds, evaluations=evaluations, progress=progress)
+    on, values = _task_of(task), _hyperparameters(preset, hp, hyperparameters)
+    budget = presets.get(preset).evaluations if evaluations is None else evaluations
+    source = Source(values, budget, preset, on, task, algorithm)
+    return _train(_build(on, algorithm, values), source, seeds, progress, callback)
+
+
+_ARGUMENTS = ("seeds", "evaluations", "preset", "progress", "callback", "hp")
 
 
 def _check_names(values: Mapping[str, Value]) -> None:
@@ -65,30 +93,133 @@ def _check_names(values: Mapping[str, Value]) -> None:
             f"unknown argument 'seed'. seeds=[{values['seed']!r}] trains the seed of that number; "
             "seeds=N trains N seeds, from 0 on"
         )
-    Hyperparameters.of(values, arguments=("seeds", "evaluations", "progress", "hp"))
+    Hyperparameters.of(values, arguments=_ARGUMENTS)
 
 
 def train_algorithm(
     algorithm: Algorithm[S],
     *,
     seeds: int | Sequence[int] = 1,
-    evaluations: int = 1_000_000,
-    progress: Progress | None = None,
+    evaluations: int = presets.PAPER.evaluations,
+    progress: bool | Callback | None = None,
+    callback: Callback | Sequence[Callback] = (),
 ) -> Run[S]:
     """Train an algorithm that is already built, from the registry or your own. See `train`."""
+    return _train(algorithm, Source(algorithm.hp, evaluations), seeds, progress, callback)
+
+
+def _train(
+    algorithm: Algorithm[S],
+    source: Source,
+    seeds: int | Sequence[int],
+    progress: bool | Callback | None,
+    callback: Callback | Sequence[Callback],
+) -> Run[S]:
     chosen = seeds if isinstance(seeds, Sequence) else range(_integer("seeds", seeds))
     seeds = checked_seeds(chosen)
-    count = iterations_for(algorithm, evaluations)
-    batched, keys = Batched(algorithm, len(seeds)), seed_keys(seeds)
-    state = batched.start(iteration_keys(keys, 0))
+    total = iterations_for(algorithm, source.evaluations)
+    callbacks = _callbacks(progress, callback)
     history: list[dict[str, np.ndarray]] = []
-    for i in range(1, count + 1):
-        state, metrics = batched.step(state, iteration_keys(keys, i))
-        history.append(named(metrics))
-        if progress is not None:
-            progress(i, history[-1])
+    with Interrupts() as interrupts, _display(progress, total) as display:
+        with display.compiling(report=False) if display else contextlib.nullcontext():
+            batched, keys = Batched(algorithm, len(seeds), _kernels()), seed_keys(seeds)
+            batched.compile(batched.shapes(keys), keys)
+            state = jax.block_until_ready(batched.start(iteration_keys(keys, 0)))
+        begun = time.perf_counter()
+        while len(history) < total and not interrupts.received:
+            state, metrics = batched.step(state, iteration_keys(keys, len(history) + 1))
+            seconds = np.full(len(seeds), time.perf_counter() - begun)
+            history.append({**named(metrics), "seconds": seconds})
+            try:
+                _report(len(history), history[-1], display, callbacks)
+            except StopTraining:
+                break
+    if not history:
+        raise KeyboardInterrupt
     table = {name: np.stack([row[name] for row in history]) for name in history[0]}
-    return Run(algorithm, tuple(seeds), state.archive, algorithm.actor(state), table, state)
+    archives, actors = state.archive, algorithm.actor(state)
+    run = Run(algorithm, tuple(seeds), archives, actors, table, state, _kernels(), source)
+    if interrupts.received:
+        raise TrainingInterrupted(run, len(history), total)
+    return run
+
+
+@functools.cache
+def _kernels() -> Path | None:
+    """Return a directory that remembers, for this process, which kernels the compiler chose.
+
+    With it, a re-evaluation on a GPU computes the bits of training, and `save` keeps the choices.
+    """
+    if jax.default_backend() != "gpu":
+        return None
+    path = tempfile.mkdtemp(prefix="elites-kernels-")
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return Path(path)
+
+
+@contextlib.contextmanager
+def _display(progress: bool | Callback | None, total: int) -> Iterator[Progress | None]:
+    """Show the progress display while training runs, if it is wanted."""
+    wanted = can_overwrite(sys.stderr) if progress is None and sys.stderr else progress is True
+    display = Progress(total) if wanted else None
+    try:
+        yield display
+    finally:
+        if display:
+            display.close()
+
+
+def _callbacks(
+    progress: bool | Callback | None, callback: Callback | Sequence[Callback]
+) -> list[Callback]:
+    """Return all functions to call after an iteration, or raise if one of them is none."""
+    found = list(callback) if isinstance(callback, Sequence) else [callback]
+    if progress is not None and not isinstance(progress, bool):
+        found.insert(0, progress)
+    for function in found:
+        if not callable(function):
+            raise ValueError(f"a callback is a function of (iteration, metrics), got {function!r}")
+    return found
+
+
+def _report(
+    iteration: int,
+    metrics: dict[str, np.ndarray],
+    display: Progress | None,
+    callbacks: Sequence[Callback],
+) -> None:
+    """Show an iteration and call the callbacks, each with a dictionary of its own."""
+    if display:
+        display.update(
+            iteration,
+            float(metrics["evaluations"][0]),
+            float(np.median(metrics["qd_score"])),
+            float(np.median(metrics["coverage"])),
+        )
+    for function in callbacks:
+        function(iteration, dict(metrics))
+
+
+def _task_of(task: str | Task | Callable[[], Task]) -> Task:
+    if isinstance(task, str):
+        return tasks.make(task)
+    made = task() if callable(task) else task
+    if not isinstance(made, Task):
+        raise ValueError(
+            f"a task is a name, a Task or a function that returns one, got {references.kind(made)}"
+        )
+    return made
+
+
+def _hyperparameters(
+    preset: str, hp: Hyperparameters | None, given: Mapping[str, Value]
+) -> Hyperparameters:
+    base = presets.get(preset).hp if hp is None else hp
+    return Hyperparameters.of({**vars(base), **given})
+
+
+def _build(task: Task, algorithm: str | Builder, hp: Hyperparameters) -> Algorithm:
+    return build_algorithm(algorithm, problem(task), hp)
 
 
 def checked_seeds(seeds: Sequence[int]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, overload
 
@@ -17,9 +17,12 @@ from elites.core import archive as archives
 from elites.core import counter, distances, networks, td3
 from elites.core.algorithm import Algorithm, Metrics, S
 from elites.core.archive import Archive
+from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
 from elites.core.reevaluation import Reevaluation
 from elites.core.types import Array
+from elites.tasks.task import Task
+from elites.training.builders import Builder
 from elites.training.seeds import Batched, reevaluation_keys, seed_keys
 
 
@@ -217,6 +220,22 @@ class SeedResult:
 
 
 @dataclasses.dataclass(frozen=True)
+class Source:
+    """What a run was trained from, so that it can be saved and built again."""
+
+    hp: Hyperparameters
+    evaluations: int
+    """The budget of a seed."""
+    preset: str = "paper"
+    task: Task | None = None
+    """None if the run was trained from an `Algorithm` that was already built."""
+    given_task: str | Task | Callable[[], Task] | None = None
+    """The task as it was named."""
+    given_algorithm: str | Builder | None = None
+    """The algorithm as it was named."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Run(Generic[S]):
     """Result of a training run.
 
@@ -234,7 +253,9 @@ class Run(Generic[S]):
     state: S | None = dataclasses.field(default=None, repr=False)
     """The final state, seeds first. None for a run that was loaded without its training state."""
     kernels: Path | None = dataclasses.field(default=None, repr=False)
-    """Directory with the compiler's choices of a saved run, see `Batched`."""
+    """Directory with the compiler's choices on a GPU, see `Batched`."""
+    source: Source | None = dataclasses.field(default=None, repr=False)
+    """What the run was trained from. None for a run that was loaded."""
 
     @functools.cached_property
     def best(self) -> int:
@@ -314,6 +335,17 @@ class Run(Generic[S]):
         """Evaluate archive and actor again: the actor's QD-score and descriptor errors, by seed."""
         keys = reevaluation_keys(seed_keys(self.seeds))
         return jax.tree.map(np.asarray, self._batched.reevaluate(self.archives, self.actors, keys))
+
+    def save(
+        self, directory: Path | str, *, task: str | None = None, algorithm: str | None = None
+    ) -> Path:
+        """Write a run directory that every command accepts, `elites resume` included.
+
+        See `elites.save`, which this calls.
+        """
+        import elites  # the package knows where runs are saved; training itself does not
+
+        return elites.save(self, directory, task=task, algorithm=algorithm)
 
 
 def named(metrics: Metrics) -> dict[str, np.ndarray]:

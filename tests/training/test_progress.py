@@ -15,7 +15,7 @@ import termios
 
 from program import POINT, environment
 
-from elites.runs import progress
+from elites.training import progress
 
 # Every field of the progress line, whole or left out.
 LINE = re.compile(
@@ -93,6 +93,16 @@ def test_the_command_never_cuts_a_number(tmp_path):
     for state in states:
         assert LINE.fullmatch(state), state
         assert len(state) < 80
+
+
+def test_a_notebook_overwrites_what_it_cannot_erase():
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    assert progress.can_overwrite(stream)
+    shown = progress.Progress(10, stream=stream)
+    shown._show("a long line")
+    shown._show("short")
+    shown.say("told")
+    assert stream.getvalue() == "\ra long line\rshort      \r     \rtold\n"
 
 
 def test_elsewhere_there_are_plain_lines():

@@ -1,4 +1,7 @@
-"""Show the progress of a run: one line that changes on a terminal, plain lines elsewhere."""
+"""Show the progress of training: one changing line on a terminal or in a notebook.
+
+Elsewhere, in a log file for example, plain lines are printed at intervals.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
-from elites.runs.words import duration
+from elites.words import duration
 
 _LINES_EVERY = 15.0  # seconds between two plain lines
 _FIELDS = ("count", "left", "qd_score", "coverage", "bar", "evaluations", "speed")
@@ -24,18 +27,18 @@ class Progress:
     def __init__(self, total: int, start: int = 0, stream: TextIO | None = None):
         self.total, self.first = total, start
         self.stream = stream or sys.stderr
-        self.terminal = self.stream.isatty()
+        self.terminal = can_overwrite(self.stream)
         self._begun = time.perf_counter()
         self._printed = float("-inf")
-        self._open = False
+        self._shown = 0  # characters of the changing line; 0 if there is none
 
     def say(self, text: str) -> None:
-        """Print a permanent line above the progress display."""
+        """Print a permanent line above the changing one."""
         self._write(f"{self._clearing()}{text}\n")
 
     @contextlib.contextmanager
-    def compiling(self) -> Iterator[None]:
-        """Show for how long the compiler has been running."""
+    def compiling(self, report: bool = True) -> Iterator[None]:
+        """Show how long the compiler has been at work; `report` leaves a line about it."""
         begun = time.perf_counter()
         over = threading.Event()
 
@@ -52,9 +55,11 @@ class Progress:
                 over.set()
                 ticker.join()
         else:
-            self.say("compiling")
+            if report:
+                self.say("compiling")
             yield
-        self.say(f"compiled in {time.perf_counter() - begun:.1f} s")
+        if report:
+            self.say(f"compiled in {time.perf_counter() - begun:.1f} s")
         self._begun = time.perf_counter()
 
     def update(self, iteration: int, evaluations: float, qd_score: float, coverage: float) -> None:
@@ -82,31 +87,50 @@ class Progress:
             self.say("  ".join(fields.values()))
 
     def close(self) -> None:
-        """Leave the last state of the display on the terminal."""
-        if self._open:
+        """End the display. The last state of the line stays."""
+        if self._shown:
             self._write("\n")
-            self._open = False
+            self._shown = 0
 
     def _show(self, text: str) -> None:
-        self._write(f"\r\x1b[K{text if len(text) <= self._width() else ''}")
-        self._open = True
+        text = text if len(text) <= self._width() else ""
+        if _notebook(self.stream):  # which cannot erase a line: overwrite the rest of it
+            self._write(f"\r{text.ljust(self._shown)}")
+        else:
+            self._write(f"\r\x1b[K{text}")
+        self._shown = len(text)
 
     def _width(self) -> int:
         """Return how many characters fit on a line, one less than the terminal has columns."""
+        if _notebook(self.stream):
+            return 120
         columns = 0
         with contextlib.suppress(OSError, ValueError):  # the stream is no terminal of the system
             columns = os.get_terminal_size(self.stream.fileno()).columns
         return (columns or shutil.get_terminal_size().columns) - 1
 
     def _clearing(self) -> str:
-        was_open, self._open = self._open, False
-        return "\r\x1b[K" if was_open else ""
+        shown, self._shown = self._shown, 0
+        if shown and _notebook(self.stream):
+            return f"\r{' ' * shown}\r"
+        return "\r\x1b[K" if shown else ""
 
     def _write(self, text: str) -> None:
         # A closed terminal, or a pipe into `head`, must not stop training.
         with contextlib.suppress(OSError, ValueError):
             self.stream.write(text)
             self.stream.flush()
+
+
+def can_overwrite(stream: TextIO) -> bool:
+    """Return whether a line can be replaced there: on a terminal or in a notebook."""
+    with contextlib.suppress(ValueError):  # a closed stream
+        return stream.isatty() or _notebook(stream)
+    return False
+
+
+def _notebook(stream: TextIO) -> bool:
+    return type(stream).__module__.startswith("ipykernel")
 
 
 def _fitted(fields: dict[str, str], width: int) -> str:

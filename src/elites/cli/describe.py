@@ -1,4 +1,4 @@
-"""Tasks and algorithms in words, for `elites tasks` and `elites algorithms`."""
+"""Text about tasks and algorithms, for `elites tasks` and `elites algorithms`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from elites import references, training
 from elites.core import catalogue, networks
-from elites.runs.words import columns, counted
 from elites.tasks.task import Task
+from elites.words import columns, counted
 
 
 def overview(tasks: Sequence[Task]) -> str:
+    """Return a table of tasks, one row each."""
     rows = [["task", "observation", "action", "episode", "parameters", "bounds", "descriptor"]]
     for task in tasks:
         network = networks.policy(task.observation_size, task.action_size)
@@ -30,6 +31,7 @@ def overview(tasks: Sequence[Task]) -> str:
 
 
 def explain_task(task: Task) -> str:
+    """Return a page about one task: reward, descriptor, observation and action."""
     network = networks.policy(task.observation_size, task.action_size)
     layers = "-".join(map(str, network.sizes))
     length = f"at most {counted(task.episode_length, 'step')}"
@@ -61,6 +63,7 @@ def explain_task(task: Task) -> str:
 
 
 def explain_algorithm(name: str) -> str:
+    """Return a page about one algorithm: offspring, evaluations and networks."""
     built = training.build("ant_omni", name)
     offspring = ", ".join(f"{origin} {count}" for origin, count in built.offspring.items())
     facts = [
@@ -99,7 +102,7 @@ def _paragraph(name: str, text: str) -> list[str]:
 
 
 def _ranges(layout: Iterable[tuple[str, int]]) -> list[tuple[str, str]]:
-    """Index ranges of consecutive entries: ("0-1", "x, y"), ("2", "z")..."""
+    """Return the index range of every entry: ("0-1", "x, y"), ("2", "z")..."""
     rows, first = [], 0
     for text, size in layout:
         rows.append((f"{first}" if size == 1 else f"{first}-{first + size - 1}", text))

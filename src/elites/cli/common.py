@@ -1,0 +1,28 @@
+"""Exit code, program name and argument types, shared by the commands."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+STOPPED = 3
+"""Exit code of training that a signal stopped and that can be resumed."""
+
+RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+"""A run directory, as the first argument of a command."""
+
+
+def shown(metavar: str, default: str) -> Any:
+    """Return how the help shows an option whose default is None: its value and its default."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {default})")
+
+
+def program() -> str:
+    """Return how the user calls the program, which need not be on the PATH."""
+    if shutil.which("elites"):
+        return "elites"
+    return sys.argv[0] if sys.argv[0].endswith("elites") else "python -m elites"

@@ -1,0 +1,136 @@
+"""Save a run that was trained in Python as a run directory.
+
+    run = elites.train("walker_uni", "dcg_me", preset="demo")
+    run.save("runs/walker")                  # then: elites view runs/walker, elites resume ...
+
+The directory is that of `elites train`: configuration, facts, environment, metrics, a snapshot of
+the archive, and one checkpoint with the training state. Tables and figures are left to `elites
+evaluate`, `elites plot` and `elites resume`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+from elites import tasks
+from elites.runs import checkpoint as checkpoints
+from elites.runs import config as configs
+from elites.runs import directory as directories
+from elites.runs import job as jobs
+from elites.runs import snapshots
+from elites.runs.checkpoint import WEIGHTS
+from elites.runs.config import Config
+from elites.runs.directory import CONFIG, RESOLVED, RunDirectory
+from elites.runs.job import Job
+from elites.runs.recording import Logs
+from elites.training import Run, builders
+from elites.training.results import Source
+
+
+def save(
+    run: Run, directory: Path | str, *, task: str | None = None, algorithm: str | None = None
+) -> Path:
+    """Write a run of `elites.train` as a run directory and return its path.
+
+    Every command accepts the directory. `elites resume` continues to the bits that a longer
+    training would have reached. Nothing that exists is overwritten.
+
+    A task or an algorithm that was given as a function is saved as FILE.py:FUNCTION. If it has no
+    file, or was given as an object, `task` and `algorithm` name what to build it from.
+    """
+    path = Path(directory)
+    directories.refuse_existing(path, "another directory")
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{path} exists already, and is not a directory")
+    if run.source is None or run.state is None:
+        raise ValueError(
+            "this run was loaded, without its training state: copy its directory instead of saving"
+        )
+    job, config = _rebuilt(run, run.source, task, algorithm)
+    # Written beside its place and then renamed: it is there whole or not at all.
+    temporary = path.with_name(f".{path.name}.saving-{directories.this_process()}")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        _write(run, config, job, RunDirectory(temporary))
+        if path.exists():
+            path.rmdir()
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return path
+
+
+def _rebuilt(
+    run: Run, source: Source, task: str | None, algorithm: str | None
+) -> tuple[Job, Config]:
+    """Return the run's job, and the configuration from which another process builds it again."""
+    given_task, given_algorithm = task or source.given_task, algorithm or source.given_algorithm
+    if given_task is None or given_algorithm is None:
+        raise ValueError(
+            "this run was trained from an Algorithm that was already built. Name what builds it: "
+            "save(..., task=..., algorithm='FILE.py:FUNCTION')"
+        )
+    seeds = run.seeds
+    follow = seeds == tuple(range(seeds[0], seeds[0] + len(seeds)))
+    config = dataclasses.replace(
+        configs.preset(source.preset, tasks.lasting_name(given_task)),
+        algorithm=builders.lasting_name(given_algorithm),
+        seeds=len(seeds),
+        first_seed=seeds[0],
+        seed_list=() if follow else seeds,
+        evaluations=source.evaluations,
+        hp=source.hp,
+    )
+    nowhere = RunDirectory(Path())
+    if task is None and algorithm is None:
+        assert source.task is not None
+        return jobs.assemble(source.task, run.algorithm, config, nowhere), config
+    job = jobs.build(config, nowhere)
+    _refuse_another(run, source, job, config)
+    return job, config
+
+
+def _refuse_another(run: Run, source: Source, job: Job, config: Config) -> None:
+    """Raise a ValueError if names that were given to `save` stand for another run than this."""
+    now, before = job.algorithm, run.algorithm
+    differing = [
+        f"{what} is {theirs}, not {ours}"
+        for what, theirs, ours in (
+            ("the algorithm's name", now.name, before.name),
+            ("the task's name", now.problem.name, before.problem.name),
+            ("origins", now.origins, before.origins),
+            ("descriptor_low", now.problem.descriptor_low, before.problem.descriptor_low),
+            ("descriptor_high", now.problem.descriptor_high, before.problem.descriptor_high),
+        )
+        if theirs != ours
+    ]
+    if not differing and jobs.shapes_by_name(job.shapes) != jobs.shapes_by_name(run.state):
+        differing = ["the training state has other arrays"]
+    if differing:
+        raise ValueError(
+            f"{config.task} and {config.algorithm} do not build this run: {'; '.join(differing)}"
+        )
+
+
+def _write(run: Run, config: Config, job: Job, place: RunDirectory) -> None:
+    """Write all files of the run."""
+    metrics = dict(run.metrics)
+    seconds = metrics.pop("seconds")[:, 0]
+    iteration = len(seconds)
+    directories.write_json(place / CONFIG, config.to_json())
+    directories.write_json(place / RESOLVED, job.facts())
+    directories.record_session(place, "elites.train(...) in Python, and save")
+    logs = Logs(place, config, job, None)
+    for i in range(iteration):
+        logs.iteration(i + 1, {name: values[i] for name, values in metrics.items()}, seconds[i])
+    logs.sync()
+    logs.close()
+    parts = job.parts(job.arrays(run.state))
+    snapshots.write(place, iteration, parts[WEIGHTS])
+    information = {"config": config.to_json(), "seconds": float(seconds[-1])}
+    checkpoints.save(place.checkpoints, iteration, parts, information)
+    if run.kernels is not None and run.kernels.is_dir():
+        shutil.copytree(run.kernels, place.kernels)

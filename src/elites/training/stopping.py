@@ -1,0 +1,59 @@
+"""Stop a training before its budget is spent: from a callback, or with Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from elites.training.results import Run
+
+
+class StopTraining(Exception):  # noqa: N818
+    """Raised by a callback to end training after the iteration. The run so far is returned."""
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Raised by `train` after Ctrl-C. `run` is the result of the iterations that were completed."""
+
+    def __init__(self, run: Run, iteration: int, total: int):
+        super().__init__(
+            f"training stopped after iteration {iteration} of {total}; the attribute 'run' of this "
+            "exception holds the result"
+        )
+        self.run = run
+
+
+class Interrupts:
+    """Holds back Ctrl-C until the iteration ends. A second Ctrl-C raises at once.
+
+    An iteration updates its state in place, so that an interrupted one leaves nothing to return.
+    Handlers of the caller's own are left alone, and so are threads other than the main one.
+    """
+
+    def __init__(self):
+        self.received = False
+
+    def __enter__(self) -> Interrupts:
+        self._holding = (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
+        if self._holding:
+            signal.signal(signal.SIGINT, self._hold)
+        return self
+
+    def _hold(self, *_: object) -> None:
+        if self.received:
+            raise KeyboardInterrupt
+        self.received = True
+        # Python may be in the middle of another write to the same stream.
+        with contextlib.suppress(OSError, RuntimeError, ValueError, AttributeError):
+            sys.stderr.write("\nelites: stopping after this iteration; Ctrl-C again to stop now\n")
+
+    def __exit__(self, *_: object) -> None:
+        if self._holding:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

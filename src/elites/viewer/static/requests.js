@@ -1,0 +1,63 @@
+// Data of the page: requested from the server or, in an exported page, contained in the page itself.
+
+const element = document.getElementById("recorded");
+const recorded = element ? JSON.parse(element.textContent) : null;
+
+/** Whether this is an exported page, which has no server. */
+export const exported = recorded !== null;
+
+const pageId = Math.random().toString(36).slice(2); // different for every open page
+let rolloutCount = 0;
+let pending = null; // AbortController of the latest rollout request
+let runId = null;
+
+/** From now on, the server rejects requests if it shows another run. */
+export const setRun = (id) => (runId = id);
+
+const address = (path, query) => (Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
+
+/** Return the data of an endpoint. Throws an Error with a message for the user. */
+export async function get(path, query = {}) {
+  if (!exported) return fetchJson(address(path, runId && path !== "/api/run" ? { ...query, run: runId } : query));
+  if (address(path, query) in recorded) return recorded[address(path, query)];
+  throw new Error("This is an exported page. It contains recordings of the marked cells only.");
+}
+
+/** Return the data of a rollout. It supersedes earlier requests that have no response yet. */
+export async function getRollout(path, query) {
+  if (exported) return get(path, query);
+  pending?.abort();
+  pending = new AbortController();
+  const sender = { run: runId, page: pageId, count: ++rolloutCount };
+  return fetchJson(address(path, { ...query, ...sender }), pending.signal);
+}
+
+/** Cancel the latest rollout request. */
+export const cancelRollout = () => pending?.abort();
+
+async function fetchJson(url, signal) {
+  let [response, data] = [null, {}];
+  try {
+    response = await fetch(url, { signal });
+    if (response.headers.get("content-type")?.includes("json")) data = await response.json();
+  } catch {
+    throw new Error("The server does not respond. Start 'elites view' again.");
+  }
+  if (!response.ok) throw new Error(data.error ?? `The server responded with status ${response.status}.`);
+  return data;
+}
+
+/** Return the set of cells that an exported page can play. Null with a server, which plays all. */
+export function playableCells(seed, iteration) {
+  if (!exported) return null;
+  const cells = new Set();
+  for (const key of Object.keys(recorded)) {
+    const [path, query] = key.split("?");
+    const parameters = new URLSearchParams(query);
+    const matches = (name, value) => Number(parameters.get(name)) === value;
+    if (path === "/api/watch" && matches("seed", seed) && matches("iteration", iteration)) {
+      cells.add(Number(parameters.get("cell")));
+    }
+  }
+  return cells;
+}

@@ -1,0 +1,79 @@
+"""Text for people: numbers, amounts of memory, durations, counted nouns, aligned columns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+
+def warn(text: str) -> None:
+    """Print a warning."""
+    print(f"elites: warning: {text}", file=sys.stderr, flush=True)
+
+
+def number(value: float) -> str:
+    """Return a number with about four digits, and NaN as a dash."""
+    if value != value:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun in singular or plural: 1 seed, 8 seeds."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def spans(numbers: Iterable[int], most: int = 4) -> str:
+    """Return whole numbers as ranges: "4 to 7 and 9". Counts the numbers beyond `most` ranges."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][-1] + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    texts = [f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in found]
+    if len(found) > most:
+        texts[most:] = [f"{sum(map(len, found[most:]))} more"]
+    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+
+
+def amount(count: float) -> str:
+    """Return a number of bytes with its unit: 4.1 kB, 383 MB."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:,.0f} TB" if value >= 1000 else f"{value:.3g} TB"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration with its units: 45 s, 3 min 20 s, 2 h 5 min."""
+    if seconds == float("inf"):
+        return "unknown time"
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def shortened(text: str, width: int) -> str:
+    """Cut a text between two words to fit into a width. An ellipsis marks the cut."""
+    if len(text) <= width:
+        return text
+    whole, space, _ = text[:width].rpartition(" ")
+    return f"{whole.rstrip() if space else text[: width - 1]}…"
+
+
+def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """Return lines with aligned columns. The columns in `right` are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
