@@ -23,6 +23,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def listed(texts: Sequence[str]) -> str:
+    """Return texts as an enumeration: "a, b and c"."""
+    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+
+
 def spans(numbers: Iterable[int], most: int = 4) -> str:
     """Return whole numbers as ranges: "4 to 7 and 9". Counts the numbers beyond `most` ranges."""
     found: list[list[int]] = []
@@ -34,7 +39,7 @@ def spans(numbers: Iterable[int], most: int = 4) -> str:
     texts = [f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in found]
     if len(found) > most:
         texts[most:] = [f"{sum(map(len, found[most:]))} more"]
-    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+    return listed(texts)
 
 
 def amount(count: float) -> str:

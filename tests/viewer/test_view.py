@@ -376,6 +376,20 @@ def test_an_exported_page_plays_from_the_disk(run, known, tmp_path):
         assert errors(complaints) == []
 
 
+def test_iterations_that_the_metrics_lack_are_named(tmp_path):
+    path = tmp_path / "run"
+    succeed("train", "point_omni", "me", *SMOKE, "--output", path)
+    lines = (path / "metrics.csv").read_text().splitlines(keepends=True)
+    (path / "metrics.csv").write_text("".join(lines[:3] + lines[5:]))
+    with serving(path) as server, browsing() as (page, _, complaints):
+        page.goto(server.address)
+        ready(page)
+        page.wait_for_function("document.getElementById('missing').textContent !== ''")
+        said = page.locator("#missing").inner_text()
+        assert said == "without iterations 3 to 4, which metrics.csv lacks"
+        assert errors(complaints) == []
+
+
 def test_curves_and_slider_follow_a_run_that_is_training(tmp_path):
     """Another process trains and saves; the open page shows more without being asked."""
     path = tmp_path / "run"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 
@@ -28,6 +28,7 @@ from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.directory import RESOLVED, RunDirectory, RunError
 from elites.runs.voronoi import polygons
+from elites.runs.words import listed, warn
 
 # Okabe and Ito's palette, told apart by colour-blind people, each with a line style of its own.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C510A")
@@ -73,25 +74,86 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
 
 
 def draw_comparison(runs: Sequence[RunDirectory], output: Path) -> list[Path]:
-    """Learning curves of several runs, a figure for each task."""
-    by_task: dict[str, dict[str, Mapping[str, np.ndarray]]] = {}
-    facts = {}
+    """Draw learning curves of several runs, a figure for each task.
+
+    Runs of a task that differ in what their metrics depend on, for example in the number of cells,
+    are told apart in the legend, and a warning says which metrics do not compare.
+    """
+    by_task: dict[str, dict[Path, _Drawn]] = {}
     for run in runs:
-        resolved = directories.read_json(run / RESOLVED)
-        table = logs.metrics(run)
+        facts, table = directories.read_json(run / RESOLVED), logs.metrics(run)
         if not len(table.get("iteration", ())):
             raise RunError(f"{run.path} has no metrics yet")
-        task, label = resolved["task"], resolved["algorithm"]
-        curves = by_task.setdefault(task, {})
-        curves[label if label not in curves else f"{label} ({run.path.name})"] = table
-        facts[task] = resolved
+        drawn = _Drawn(run, facts, table, _properties(run, facts))
+        by_task.setdefault(facts["task"], {})[run.path.resolve()] = drawn
     output.mkdir(parents=True, exist_ok=True)
-    drawn = []
+    paths = []
     with plt.rc_context(STYLE):
-        for task, tables in by_task.items():
-            figure = _curves_figure(tables, facts[task])
-            drawn.append(_save(figure, output, f"curves_{Path(task).name}"))
-    return drawn
+        for task, found in by_task.items():
+            entries = list(found.values())
+            tables = dict(zip(_labels(task, entries), (e.table for e in entries), strict=True))
+            figure = _curves_figure(tables, entries[0].facts)
+            paths.append(_save(figure, output, f"curves_{Path(task).name}"))
+    return paths
+
+
+class _Drawn(NamedTuple):
+    """A run of a comparison."""
+
+    run: RunDirectory
+    facts: Mapping[str, Any]
+    table: Mapping[str, np.ndarray]
+    properties: Mapping[str, str]
+
+
+# What metrics depend on, and the metrics that do not compare where it differs.
+_DEPENDENT = {
+    "number of cells": ("QD-score", "coverage"),
+    "descriptor bounds": ("QD-score", "coverage"),
+    "episode length": ("QD-score", "maximum fitness"),
+    "size of observations": ("QD-score", "maximum fitness"),
+    "size of actions": ("QD-score", "maximum fitness"),
+}
+
+
+def _properties(run: RunDirectory, facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the metrics of a run depend on, in words for the legend."""
+    sides = zip(facts["descriptor_low"], facts["descriptor_high"], strict=True)
+    bounds = " x ".join(f"[{low:g}, {high:g}]" for low, high in sides)
+    texts = (
+        f"{run.config().hp.cells} cells",
+        f"descriptors in {bounds}",
+        f"episodes of {facts['episode_length']} steps",
+        f"observations of size {facts['observation_size']}",
+        f"actions of size {facts['action_size']}",
+    )
+    return dict(zip(_DEPENDENT, texts, strict=True))
+
+
+def _labels(task: str, entries: Sequence[_Drawn]) -> list[str]:
+    """Return a label for each run of a task. Warns if they do not compare."""
+    differing = {
+        name: list(dict.fromkeys(entry.properties[name] for entry in entries))
+        for name in _DEPENDENT
+        if len({entry.properties[name] for entry in entries}) > 1
+    }
+    if differing:
+        metrics = list(dict.fromkeys(m for name in differing for m in _DEPENDENT[name]))
+        what = "; ".join(f"{name} ({', '.join(texts)})" for name, texts in differing.items())
+        warn(
+            f"these runs of {task} differ in {what}. Their {listed(metrics)} do not compare; "
+            "the legend says which is which"
+        )
+    labels = [
+        ", ".join([entry.facts["algorithm"], *(entry.properties[name] for name in differing)])
+        for entry in entries
+    ]
+    named = [f"{label} ({e.run.path.name})" for label, e in zip(labels, entries, strict=True)]
+    placed = [f"{label} ({e.run.path})" for label, e in zip(labels, entries, strict=True)]
+    return [
+        label if labels.count(label) == 1 else name if named.count(name) == 1 else place
+        for label, name, place in zip(labels, named, placed, strict=True)
+    ]
 
 
 def _index(seeds: Sequence[int], seed: int) -> int:
@@ -277,7 +339,7 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
     for axes, (name, title) in zip(panels, CURVES, strict=True):
         for i, table in enumerate(tables.values()):
             values = table[name] * (100 if name == "coverage" else 1)
-            band(axes, table["evaluations"][:, 0], values, COLOURS[i % 8], STYLES[i % 8])
+            band(axes, table["evaluations"][:, 0], values, COLOURS[i % 8], line_style(i))
         axes.set(xlabel="evaluations", ylabel=title)
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         axes.xaxis.set_major_formatter(thousands)
@@ -287,11 +349,16 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
     how = "" if counts == {1} else f", median and quartiles of {seeds} seeds"
     figure.suptitle(f"{facts['task']}{how}", x=0.01, ha="left")
     handles = [
-        Line2D([], [], color=COLOURS[i % 8], linestyle=STYLES[i % 8], label=_with_gap(label, table))
+        Line2D([], [], color=COLOURS[i % 8], linestyle=line_style(i), label=_with_gap(label, table))
         for i, (label, table) in enumerate(tables.items())
     ]
     panels[0].legend(handles=handles, loc="best")
     return figure
+
+
+def line_style(i: int) -> Any:
+    """Return the style of the i-th curve. The ninth has the first's colour and another style."""
+    return STYLES[(i + i // 8) % 8]
 
 
 def _with_gap(label: str, table: Mapping[str, np.ndarray]) -> str:

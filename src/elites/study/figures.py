@@ -23,6 +23,7 @@ from elites.runs.figures import (
     band,
     colour_bar,
     draw_archive,
+    line_style,
     plt,
     scale_of,
     smoothed,
@@ -44,24 +45,19 @@ def curves(groups: Sequence[Group], axis: str) -> Any:
                 continue
             values = group.curves[metric] * (100 if metric == "coverage" else 1)
             x = np.median(group.curves[axis], axis=1)
-            band(panel, x, values, COLOURS[i % 8], _style(i))
+            band(panel, x, values, COLOURS[i % 8], line_style(i))
         panel.set(xlabel=dict(AXES)[axis], ylabel=title)
         low, high = panel.get_ylim()
         panel.set_ylim(min(0.0, low), high + 0.04 * abs(high))
         panel.xaxis.set_major_formatter(thousands)
         panel.yaxis.set_major_formatter(thousands)
     handles = [
-        Line2D([], [], color=COLOURS[i % 8], linestyle=_style(i), label=group.label)
+        Line2D([], [], color=COLOURS[i % 8], linestyle=line_style(i), label=group.label)
         for i, group in enumerate(groups)
         if group in drawn
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5))
     return figure
-
-
-def _style(i: int) -> Any:
-    """The ninth has the first's colour, and another line."""
-    return STYLES[(i + i // 8) % 8]
 
 
 def archives(groups: Sequence[Group]) -> Any:

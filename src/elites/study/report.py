@@ -150,6 +150,7 @@ def _task_section(
     groups = results.of(task)
     name = html.escape(task)
     parts = [f'<section id="{name}"><h2>{name}</h2>', _curves(study, task, groups)]
+    parts.append(_imported_note(study, groups))
     if point is not None:
         parts += [_final_table(point), tests.section(task, point)]
     with figures.styled():
@@ -161,6 +162,20 @@ def _task_section(
                 svg = figures.save(figure, study.report / f"{kind}_{_file_name(task)}.pdf")
                 parts.append(f"<h3>{title}</h3>{_figure(svg, f'{title} on {task}')}")
     return "\n".join([*parts, "</section>"])
+
+
+def _imported_note(study: Study, groups: Sequence[Group]) -> str:
+    """Say what imported results must have in common with the study's to be comparable."""
+    imported = [group.label for group in groups if group.imported]
+    items = [item for group in groups for item in group.runs]
+    if not imported or not items:
+        return ""
+    cells = study.config(items[0]).hp.cells
+    return (
+        f"<p>{html.escape(', '.join(imported))}: results of other programs. QD-score and coverage "
+        "compare only between archives with the same number of cells and the same descriptor "
+        f"bounds; the archives of this study have {cells} cells.</p>"
+    )
 
 
 def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
