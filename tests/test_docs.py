@@ -230,6 +230,16 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors, f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize("page", [DOCS / "map.md", ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
+def test_files_named_exist(page):
+    """Paths are of the repository or of the package; the swimmer is an example."""
+    names = re.findall(r"`((?:\w+/)+[\w*.]*)`", page.read_text("utf-8"))
+    assert len(names) > 10
+    for name in names:
+        places = [base for base in (ROOT, ROOT / "src" / "elites") if list(base.glob(name))]
+        assert places or "swimmer" in name, f"{page.name} names {name}"
+
+
 def test_index_lists_every_page():
     index = (DOCS / "index.md").read_text("utf-8")
     missing = {page.name for page in DOCS.glob("*.md")} - {"index.md"}
@@ -431,6 +441,8 @@ def test_site_has_the_pages(site, parsed):
     reference = (site / "api" / "training.html").read_text("utf-8")
     assert 'id="elites.train"' in reference
     assert "Result of a training run" in reference
+    pages = "".join(page.read_text("utf-8") for page in (site / "api").glob("*.html"))
+    assert not [name for name in elites.__all__ if f'id="elites.{name}"' not in pages]
     fields = (site / "api" / "hyperparameters.html").read_text("utf-8")
     assert all(field.name in fields for field in dataclasses.fields(elites.Hyperparameters))
 

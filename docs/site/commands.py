@@ -80,8 +80,8 @@ def section(name: str, printed: str) -> str:
     for title, entries in boxes(lines):
         rows = [row(entry) for entry in entries if not entry.startswith("-h, --help")]
         if rows:
-            head = f"| {TITLES.get(title, title)} | value | default | meaning |"
-            text += f"\n{head}\n|---|---|---|---|\n{''.join(rows)}"
+            head = f"| {TITLES.get(title, title)} | default | meaning |"
+            text += f"\n{head}\n|---|---|---|\n{''.join(rows)}"
     return text
 
 
@@ -104,7 +104,7 @@ def boxes(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def row(entry: str) -> str:
-    """Return the row of one option: its name, what it takes, its default, what it is."""
+    """Return the row of one option: its name and what it takes, its default, its meaning."""
     name, _, meaning = re.sub(r"  +", "\0", entry).replace("\0", "\n", 1).partition("\n")
     meaning = re.sub(r"\s+", " ", meaning.replace("\0", " "))
     default = re.search(r" ?\((?:default: (?P<value>.*?)|(?P<required>required))\)$", meaning)
@@ -112,14 +112,10 @@ def row(entry: str) -> str:
     if default:
         meaning = meaning[: default.start()]
         stated = "required" if default["required"] else default["value"]
-    takes = ""
-    if name.startswith("--") and ", --no-" not in name:
-        name, _, takes = name.partition(" ")
-        takes = takes.removeprefix("{None}|").replace("{None,", "{")
-    value = f"`{escaped(takes)}`" if takes else ""
+    name = name.replace("{None}|", "").replace("{None,", "{")
     if re.fullmatch(r"\S+( [\d.]+)*", stated) and stated != "required":
         stated = "" if stated == "None" else f"`{stated}`"  # a value, not words
-    return f"| `{escaped(name)}` | {value} | {stated} | {escaped(meaning)} |\n"
+    return f"| `{escaped(name)}` | {stated} | {escaped(meaning)} |\n"
 
 
 def escaped(text: str) -> str:
