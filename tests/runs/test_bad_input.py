@@ -405,3 +405,31 @@ def test_a_run_that_has_just_begun_is_explained(finished, tmp_path):
     assert "no checkpoint yet" in complaint(elites("evaluate", path), 1)
     assert "nothing to draw yet" in complaint(elites("plot", path), 1)
     assert json.loads((path / "config.json").read_text())["task"] == "point_omni"
+
+
+def test_a_task_of_ones_own_can_be_checked(tmp_path):
+    assert (
+        "paid: 20 steps of 32 robots found no fault"
+        in succeed("tasks", f"{OWN}:paid", "--check").stdout
+    )
+    broken = tmp_path / "broken.py"
+    broken.write_text(
+        "import dataclasses\n"
+        "from elites import tasks\n"
+        "def shaped():\n"
+        "    point = tasks.make('point_omni')\n"
+        "    def step(state, action):\n"
+        "        following = point.step(state, action)\n"
+        "        return following._replace(reward=following.reward[None])\n"
+        "    return dataclasses.replace(point, name='shaped', step=step)\n"
+        "def raising():\n"
+        "    raise OSError('no model file')\n"
+    )
+    for arguments in (
+        ("tasks", f"{broken}:shaped", "--check"),
+        ("train", f"{broken}:shaped", "me"),
+    ):
+        line = complaint(elites(*arguments), 2)
+        assert "task 'shaped': reward of step must be float32[], got float32[1]" in line
+    assert "no model file" in complaint(elites("tasks", f"{broken}:raising", "--check"), 2)
+    assert "--check needs a task" in complaint(elites("tasks", "--check"), 2)

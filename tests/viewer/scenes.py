@@ -68,10 +68,17 @@ def space() -> Task:
 
 
 def nowhere() -> Task:
-    """Return a task without valid evaluations, so the archive stays empty."""
+    """Return a task whose episodes all fail late, so the archive stays empty."""
     point = _point(2)
 
-    def step(before: TaskState, action: jax.Array) -> TaskState:
-        return point.step(before, action)._replace(reward=jnp.float32(jnp.nan))
+    def reset(key: jax.Array) -> TaskState:
+        state = point.reset(key)
+        return state._replace(inner=(state.inner, jnp.int32(0)))
 
-    return dataclasses.replace(point, name="nowhere", step=step)
+    def step(before: TaskState, action: jax.Array) -> TaskState:
+        inner, time = before.inner
+        state = point.step(before._replace(inner=inner), action)
+        reward = jnp.where(time > 24, jnp.nan, state.reward)
+        return state._replace(inner=(state.inner, time + 1), reward=reward)
+
+    return dataclasses.replace(point, name="nowhere", reset=reset, step=step, episode_length=30)

@@ -288,7 +288,8 @@ def test_a_run_with_an_evil_name_is_text(run, tmp_path):
 @needs_browser
 def test_an_empty_archive_is_explained(tmp_path):
     path = tmp_path / "run"
-    succeed("train", f"{SCENES}:nowhere", "me", *SMOKE, "--evaluations", 96, "--output", path)
+    done = elites("train", f"{SCENES}:nowhere", "me", *SMOKE, "--evaluations", 96, "--output", path)
+    assert "every evaluation was rejected" in complaint(done, 1)
     with serving(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)

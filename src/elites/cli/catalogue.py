@@ -15,17 +15,27 @@ def tasks(
     task: Annotated[
         str, tyro.conf.Positional, tyro.conf.arg(metavar="[TASK]", help_behavior_hint="")
     ] = "",
+    check: bool = False,
 ) -> None:
     """List the tasks, or explain one of them.
 
     Args:
         task: Task to explain. Without it, all tasks are listed.
+        check: Check the task instead: run a few steps and report what is wrong with it.
     """
+    if check and not task:
+        raise ValueError("--check needs a task: elites tasks FILE.py:FUNCTION --check")
     if task:
         registry.check(task)
     from elites.cli import describe
 
-    if task:
+    if check:
+        from elites.tasks import checking
+
+        made = registry.make(task)
+        checking.check(made)
+        print(f"{made.name}: {checking.STEPS} steps of {checking.ROBOTS} robots found no fault")
+    elif task:
         print(describe.explain_task(registry.make(task)))
     else:
         print(describe.overview([registry.make(name) for name in registry.names()]))

@@ -24,6 +24,7 @@ from elites.runs.directory import (
     RunDirectory,
     TooLargeError,
 )
+from elites.tasks import checking
 from elites.tasks.task import Task
 from elites.training import Batched
 from elites.words import amount
@@ -135,6 +136,7 @@ def shapes_by_name(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
 def prepare(config: Config, run: RunDirectory) -> Job:
     """Build a job for training, on the requested device, if its memory suffices."""
     choose_device(config.device)
+    checking.check_own(tasks.make(config.task))
     job = build(config, run)
     task, robots = job.task, job.algorithm.padded_batch
     # A rollout's transitions exist twice: as they are recorded, and as they are stored.

@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
@@ -132,11 +133,22 @@ def _loop(
         outcome = Outcome(iteration, job.total, record.seconds(), interrupted)
         if not interrupted:
             _finish(run, config, job, state, keys, record, outcome)
+            _refuse_empty(run, job, state)
     except BaseException:
         record.close(failed=True)
         raise
     record.close()
     return outcome
+
+
+def _refuse_empty(run: RunDirectory, job: Job, state: Any) -> None:
+    """Raise if no policy of any seed was ever valid: such a run is no result."""
+    if not np.isfinite(np.asarray(state.archive.fitness)).any():
+        raise RunError(
+            f"{run.path}: the archive is empty, because every evaluation was rejected: no policy "
+            "had a finite fitness and descriptor. Check the task with "
+            "'elites tasks TASK --check', and its rewards until the end of an episode"
+        )
 
 
 def _compile_and_start(

@@ -61,6 +61,11 @@ def make(name: str) -> Task:
     return factory()
 
 
+def is_built_in(task: Task) -> bool:
+    """Return whether a task is one that elites brings along."""
+    return isinstance(_FACTORIES.get(task.name), str) and make(task.name) is task
+
+
 @functools.cache
 def _from_file(name: str) -> Task:
     """Return the task that a function in a file of the user's returns."""

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from elites import tasks
 from elites.tasks.task import Array, Task, TaskState
 
 ROBOTS, STEPS = 32, 20  # of the real trial
@@ -27,6 +28,12 @@ _TRACED = (
     jax.errors.TracerArrayConversionError,
     jax.errors.ConcretizationTypeError,
 )
+
+
+def check_own(task: Task) -> None:
+    """Raise a ValueError if a task of the user's own cannot be trained on."""
+    if not tasks.is_built_in(task):
+        check(task)
 
 
 @functools.cache

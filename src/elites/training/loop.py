@@ -20,6 +20,7 @@ import numpy as np
 from elites import presets, references, tasks
 from elites.core.algorithm import Algorithm, S
 from elites.core.hyperparameters import Hyperparameters, Value
+from elites.tasks import checking
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training.builders import Builder, build_algorithm
@@ -78,6 +79,7 @@ def train(
     """
     _check_names(hyperparameters)
     on, values = _task_of(task), _hyperparameters(preset, hp, hyperparameters)
+    checking.check_own(on)
     budget = presets.get(preset).evaluations if evaluations is None else evaluations
     source = Source(values, budget, preset, on, task, algorithm)
     return _train(_build(on, algorithm, values), source, seeds, progress, callback)
