@@ -494,7 +494,8 @@ def test_site_in_a_browser(site):
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
         page.goto(f"{address}index.html")
         page.click("label[for=__search]")
-        page.fill("input.md-search__input", "lengthscale")
+        page.wait_for_selector(".md-search-result__meta >> text=Type to start")  # index is loaded
+        page.type("input.md-search__input", "lengthscale")
         page.wait_for_selector(".md-search-result__item a")
         assert all(url.startswith((address, "data:")) for url in asked)
         assert not errors(complaints)
