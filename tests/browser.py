@@ -1,4 +1,4 @@
-"""A real browser, for tests of pages."""
+"""Drive a real browser in tests of pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 def _starts(path: str) -> bool:
-    """Not so a name that only says how to install one."""
+    """Return whether a program runs. Some names only print how to install the browser."""
     try:
         return subprocess.run([path, "--version"], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -29,13 +29,13 @@ needs_browser = pytest.mark.skipif(
 
 @contextlib.contextmanager
 def browsing(**options):
-    """A page, what it asked for, and what it complained of."""
+    """Open a page. Also yields the addresses that it requests and the errors that it logs."""
     playwright = pytest.importorskip("playwright.sync_api", reason="LEFT OUT: needs playwright")
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         size = {"width": 1280, "height": 800}
         page = browser.new_page(**{"viewport": size, **options})
-        page.set_default_timeout(120_000)  # of a machine that is busy, not of the page
+        page.set_default_timeout(120_000)  # long, because the machine may be busy
         asked, complaints = [], []
         page.on("request", lambda request: asked.append(request.url))
         page.on("console", lambda message: complaints.append(message.text))
@@ -46,12 +46,12 @@ def browsing(**options):
 
 
 def errors(complaints: list[str]) -> list[str]:
-    """Without what the driver of the graphics says when a picture of it is taken."""
+    """Return the logged errors without messages of the graphics driver about screenshots."""
     return [text for text in complaints if "GL Driver Message" not in text]
 
 
 def drawn(page) -> None:
-    """Wait until what was asked for is on the screen: two frames."""
+    """Wait for two frames, so that pending changes are drawn."""
     page.evaluate(
         "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
     )

@@ -1,4 +1,4 @@
-"""Body models small enough to be computed by hand."""
+"""Build body models that are small enough to compute by hand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sphere(radius: float = 0.1, friction: float = 0.0, elasticity: float = 0.0, 
 
 
 def world(*bodies: dict, joints=(), actuators=(), **fields) -> dict:
-    """A model in which every moving body collides with the ground."""
+    """Return a model in which every moving body collides with the ground."""
     names = [b["name"] for b in bodies if not b.get("frozen", {}).get("all")]
     return {
         "bodies": [*bodies, copy.deepcopy(GROUND)],
@@ -67,7 +67,7 @@ def motor(strength: float = 1.0) -> dict:
 
 
 def stepper(data: dict):
-    """A compiled step of one robot: (state [13, B], action) to (state, contact [3, B]) in NumPy."""
+    """Return a compiled step of one robot: (state [13, B], action) to (state, contact [3, B])."""
     model = physics.build(data)
     compiled = jax.jit(functools.partial(physics.step, model))
 
@@ -81,7 +81,7 @@ def stepper(data: dict):
 
 
 def at(*bodies: dict) -> np.ndarray:
-    """State [13, B] of bodies given as {pos, rot, vel, ang}; what is absent is rest."""
+    """Return the state [13, B] of bodies given as {pos, rot, vel, ang}, with defaults at rest."""
     defaults = {"pos": np.zeros(3), "rot": [1.0, 0, 0, 0], "vel": np.zeros(3), "ang": np.zeros(3)}
     columns = [np.concatenate([{**defaults, **b}[k] for k in defaults]) for b in bodies]
     return np.stack(columns, axis=-1).astype(np.float32)

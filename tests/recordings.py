@@ -1,7 +1,7 @@
-"""Recorded behaviour of the original tasks (brax 0.0.15), and the engine run from its states.
+"""Load recordings of the original tasks (brax 0.0.15), and run the engine from their states.
 
-`data/README.md` says what the recordings hold. Everything here runs `LANES` robots at a time, so
-that each task's step is compiled once for the whole test session.
+`data/README.md` describes the recordings. All functions run `ROBOTS` robots at a time, so that the
+step of each task is compiled once per test session.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from elites import tasks
 
 DATA = Path(__file__).parent / "data"
 TASKS = ("ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni")
-LANES = 32
-TIME_LIMIT = 250  # of the recorded episodes, the Walker's included
+ROBOTS = 32
+TIME_LIMIT = 250  # of all recorded episodes, also those of the Walker
 
 
 @functools.cache
@@ -29,33 +29,33 @@ def recording(name: str) -> dict[str, np.ndarray]:
 
 @functools.cache
 def compiled_step(name: str):
-    """`task.step` of `LANES` robots."""
+    """Return `task.step` of `ROBOTS` robots, compiled."""
     task, world = tasks.make(name), first_world(name)
-    action = jnp.zeros((LANES, task.action_size))
+    action = jnp.zeros((ROBOTS, task.action_size))
     return jax.jit(jax.vmap(task.step)).lower(world, action).compile()
 
 
 @functools.cache
 def first_world(name: str):
-    """`LANES` robots at their start."""
-    keys = jax.random.split(jax.random.key(0), LANES)
+    """Return the initial state of `ROBOTS` robots."""
+    keys = jax.random.split(jax.random.key(0), ROBOTS)
     return jax.jit(jax.vmap(tasks.make(name).reset))(keys)
 
 
 def advance(name: str, bodies: np.ndarray, action: np.ndarray, touch_share=None, time=None):
-    """One step of the task from given body states [K, 13, B]; a TaskState of NumPy arrays.
+    """Advance the task by one step from body states [K, 13, B]. Returns NumPy arrays.
 
-    `touch_share` and `time` are what the Walker remembers beside its bodies: the running mean of
-    its feet's contacts and the number of steps taken.
+    `touch_share` and `time` are the rest of the Walker's state: the running mean of the contacts of
+    its feet, and the number of steps taken.
     """
     world = first_world(name)
     parts = []
-    for start in range(0, len(bodies), LANES):
-        rows = np.minimum(np.arange(start, start + LANES), len(bodies) - 1)
+    for start in range(0, len(bodies), ROBOTS):
+        rows = np.minimum(np.arange(start, start + ROBOTS), len(bodies) - 1)
         inner = jnp.asarray(bodies[rows])
         if name == "walker_uni":
-            steps = np.zeros(LANES) if time is None else time[rows]
-            share = np.ones((LANES, 2)) if touch_share is None else touch_share[rows]
+            steps = np.zeros(ROBOTS) if time is None else time[rows]
+            share = np.ones((ROBOTS, 2)) if touch_share is None else touch_share[rows]
             inner = world.inner._replace(
                 bodies=inner,
                 touched=jnp.asarray(share * (steps[:, None] + 1), jnp.float32),
@@ -68,18 +68,18 @@ def advance(name: str, bodies: np.ndarray, action: np.ndarray, touch_share=None,
 
 @functools.cache
 def recorded_steps_repeated(name: str):
-    """Every recorded transition repeated from its recorded start."""
+    """Repeat every recorded transition from its recorded start."""
     data = recording(name)
     return advance(name, data["state"], data["action"], data.get("touch_share"), data["time"])
 
 
 def bodies_of(name: str, world) -> np.ndarray:
-    """Body states [K, 13, B] of a TaskState."""
+    """Return the body states [K, 13, B] of a TaskState."""
     return np.asarray(tasks.make(name).bodies(world))
 
 
 def worst_body(a: np.ndarray, b: np.ndarray, rows: slice) -> np.ndarray:
-    """Per transition [K]: the largest distance over the bodies, of the vectors in `rows`."""
+    """Return for each transition [K] the largest distance of a body, in the vectors of `rows`."""
     return np.linalg.norm(a[:, rows].astype(np.float64) - b[:, rows], axis=1).max(-1)
 
 

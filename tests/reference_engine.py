@@ -1,9 +1,9 @@
-"""A slow simulator to compare the engine with: float64 NumPy, one loop for everything.
+"""Reference simulator for tests of the engine: float64 NumPy, with plain loops.
 
-It is written from the description of the dynamics, reads the model files by itself and shares no
-line with the engine. One robot, one environment step at a time. Beside the next state it returns
-the contacts it met, with the numbers that decide whether a contact pushes or drags: a state in
-which one of them is almost zero may go either way in float32.
+It is written from the description of the dynamics, reads the model files itself and shares no code
+with the engine. It simulates one robot and one step at a time. Beside the next state it returns the
+contacts, with the numbers that decide whether a contact pushes or drags. If one of these numbers is
+almost zero, float32 may decide either way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def cross(a, b):
 
 
 def hamilton(p, q):
-    """Product of two quaternions (w, x, y, z): vector parts add and cross, scalars subtract."""
+    """Return the product of two quaternions (w, x, y, z)."""
     (pw, pv), (qw, qv) = ((r[0], np.asarray(r[1:], float)) for r in (p, q))
     return np.array([pw * qw - pv @ qv, *(pw * qv + qw * pv + cross(pv, qv))])
 
@@ -45,7 +45,7 @@ def about(axis, angle):
 
 
 def from_euler(degrees):
-    """Intrinsic x-y'-z'': turn about x, then the new y, then the newest z."""
+    """Return the quaternion of intrinsic x-y'-z'' angles: about x, the new y, the newest z."""
     return _from_euler(*map(float, degrees))
 
 
@@ -56,7 +56,7 @@ def _from_euler(*degrees):
 
 
 def closest_points(p1, q1, p2, q2):
-    """Closest points of the segments p1-q1 and p2-q2.
+    """Return the closest points of the segments p1-q1 and p2-q2.
 
     The squared distance is convex in the two parameters, so its minimum over the unit square is
     either the unconstrained one or lies on an edge, where one end is fixed and the other point is
@@ -84,7 +84,7 @@ def closest_points(p1, q1, p2, q2):
 
 @dataclasses.dataclass
 class Contact:
-    """A point that could touch, in one substep."""
+    """Point that could touch, in one substep."""
 
     substep: int
     body: int
@@ -113,7 +113,7 @@ class ReferenceEngine:
         return 1.0 / vector(self.data["bodies"][i], "inertia")
 
     def step(self, pos, rot, vel, ang, action):
-        """State of the moving bodies [B, 3 or 4] to the next one, contact impulses and contacts."""
+        """Return the next state of the moving bodies, the contact impulses and the contacts."""
         state = []
         for part, width in ((pos, 3), (rot, 4), (vel, 3), (ang, 3)):
             full = np.zeros((len(self.fixed), width))
@@ -139,7 +139,7 @@ class ReferenceEngine:
             rot[i] /= np.linalg.norm(rot[i])
 
     def joint_axes(self, joint, rot):
-        """The joint frame in the world: x of parent and child, z of parent and child."""
+        """Return the joint frame in the world: x of parent and child, z of parent and child."""
         frame = from_euler(vector(joint, "rotation"))
         reference = from_euler(vector(joint, "reference_rotation"))
         p, c = self.index[joint["parent"]], self.index[joint["child"]]
@@ -194,7 +194,7 @@ class ReferenceEngine:
             ang[i] = np.where(self.free(i, "rotation"), ang[i], 0.0)
 
     def candidates(self, pos, rot):
-        """Everything that could touch: kind, body, point, normal, depth, friction, elasticity."""
+        """Yield all possible contacts: body, kind, point, normal, depth, friction, elasticity."""
         for pair in self.data.get("collide_include", []):
             i, j = self.index[pair["first"]], self.index[pair["second"]]
             if self.fixed[i]:
@@ -210,7 +210,7 @@ class ReferenceEngine:
                         yield (i, *found, friction, bounce)
 
     def segment(self, collider, pos, rot):
-        """Centre, half axis and radius of a capsule in the world; a sphere's axis is zero."""
+        """Return centre, half axis and radius of a capsule in the world. A sphere's axis is 0."""
         centre = pos + turn(rot, vector(collider, "position"))
         if "sphere" in collider:
             return centre, np.zeros(3), collider["sphere"]["radius"]
@@ -271,7 +271,7 @@ class ReferenceEngine:
 
 
 def model_data(task_name):
-    """The model file of a task, as it is shipped."""
+    """Return the contents of a task's model file."""
     file = task_name.removesuffix("_omni").removesuffix("_uni") + ".json"
     return json.loads((importlib.resources.files("elites.tasks.models") / file).read_text())
 
@@ -282,7 +282,7 @@ def reference_engine(task_name):
 
 
 def reference_step(task_name, state, action):
-    """One step from a state [13, B]: the next state, contact impulses [3, B] and the contacts."""
+    """Advance a state [13, B]. Returns the next state, contact impulses [3, B] and the contacts."""
     parts = np.split(np.asarray(state, np.float64), [3, 7, 10])
     (*parts, felt), contacts = reference_engine(task_name).step(
         *(part.T for part in parts), np.asarray(action, np.float64)

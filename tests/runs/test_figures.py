@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from program import SMOKE, edit_json, elites, succeed
 
-from elites.runs import figures, snapshots, voronoi
+from elites.runs import drawing, figures, snapshots, voronoi
 from elites.runs.directory import RunDirectory
 
 
@@ -69,7 +69,7 @@ def test_the_archive_is_coloured_by_fitness(run):
     shades = figure.axes[0].collections[0].get_facecolor()
     fitness = snapshot["fitness"][1]
     full = np.isfinite(fitness)
-    grey = matplotlib.colors.to_rgba(figures.EMPTY)
+    grey = matplotlib.colors.to_rgba(drawing.EMPTY)
     assert (shades[~full] == grey).all()
     best, worst = shades[np.nanargmax(np.where(full, fitness, np.nan))], None
     worst = shades[np.nanargmin(np.where(full, fitness, np.nan))]
@@ -84,7 +84,7 @@ def test_curves_show_median_and_quartiles():
 
     values = np.array([[1.0, 2, 3, 4, 5], [2, 4, 6, 8, 10]])
     figure, axes = plt.subplots()
-    figures.band(axes, np.array([10.0, 20]), values, "black", "-")
+    drawing.band(axes, np.array([10.0, 20]), values, "black", "-")
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [3, 6])
     corners = axes.collections[0].get_paths()[0].vertices
     for point in ((10, 2), (10, 4), (20, 4), (20, 8)):
@@ -186,3 +186,17 @@ def test_archives_of_other_dimensions_can_be_drawn(run, size):
     figure = figures._archive_figure(facts, snapshot, 0, [0])
     assert figure.axes[0].patches or figure.axes[0].collections
     figure.canvas.draw()
+
+
+def test_axes_are_named_as_the_task_names_them(run):
+    """Names are shown as they are written, also with characters that mean something elsewhere."""
+    facts = json.loads((run / "resolved.json").read_text())
+    facts |= {"descriptor_names": ["price in $ and $_", "a <b>"], "descriptor_units": ["m", ""]}
+    snapshot = snapshots.newest(RunDirectory(run))
+    assert snapshot is not None
+    with drawing.plt.rc_context(drawing.STYLE):
+        figure = figures._archive_figure(facts, snapshot, 0, [0, 1])
+        figure.canvas.draw()
+    assert figure.axes[0].get_xlabel() == "price in $ and $_ (m)"
+    assert figure.axes[0].get_ylabel() == "a <b>"
+    drawing.plt.close(figure)

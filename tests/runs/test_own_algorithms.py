@@ -56,6 +56,12 @@ def test_every_command_takes_it(own, tmp_path):
     assert loaded.metrics["added.crossover"].sum() > 0
 
 
+def test_a_run_without_a_place_is_named_after_the_function(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    succeed("train", "point_omni", f"{OWN}:mutation", *SMOKE)
+    assert (tmp_path / "runs" / "point_omni-mutation" / "summary.md").exists()
+
+
 def test_it_is_explained():
     text = succeed("algorithms", f"{OWN}:mutation").stdout
     assert text.startswith("own_mutation: MAP-Elites under another name.\n")

@@ -124,6 +124,17 @@ def test_an_error_leaves_nothing_behind(small, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_kernels_that_the_compiler_chose_are_kept(small, tmp_path):
+    """As on a GPU, where other kernels would compute other bits."""
+    (tmp_path / "chosen").mkdir()
+    (tmp_path / "chosen" / "fusion_1.textproto").write_text("best")
+    run = dataclasses.replace(small, kernels=tmp_path / "chosen")
+    run.save(tmp_path / "run")
+    succeed("pack", tmp_path / "run", "--output", tmp_path / "run.zip")
+    succeed("unpack", tmp_path / "run.zip", "--output", tmp_path / "again")
+    assert (tmp_path / "again" / "kernels" / "fusion_1.textproto").read_text() == "best"
+
+
 def test_a_loaded_run_is_copied_not_saved(small, tmp_path):
     small.save(tmp_path / "run")
     with pytest.raises(ValueError, match="copy its directory instead"):

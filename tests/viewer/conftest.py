@@ -1,4 +1,4 @@
-"""Pages are looked at of runs that the helpers of their tests make."""
+"""Make the helpers of the tests of runs importable."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A page on its server, and how to use it."""
+"""Serve a page and use it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ SCENES = Path(__file__).parent / "scenes.py"
 
 
 def repeating() -> dict[str, str]:
-    """Compiled as users compile: only then does a recording repeat the training's bits."""
+    """Return an environment with full compilation, so that recordings repeat training exactly."""
     return environment(JAX_DISABLE_MOST_OPTIMIZATIONS="0")
 
 
 class Server:
-    """`elites view` in a process of its own."""
+    """`elites view` in a separate process."""
 
     def __init__(self, process: subprocess.Popen[str], address: str):
         self.process, self.address = process, address
         self.host, self.port = re.findall(r"//([\d.]+):(\d+)/", address)[0]
 
     def get(self, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-        """A request exactly as written: no browser or library tidies the path."""
+        """Send a request with the path exactly as written."""
         connection = http.client.HTTPConnection(self.host, int(self.port), timeout=120)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.putrequest("GET", path, skip_host="Host" in named, skip_accept_encoding=True)
@@ -67,7 +67,7 @@ def ready(page) -> None:
 
 
 def on_map(page, share: tuple[float, float]) -> tuple[float, float]:
-    """Where on the screen a place of the map is, given in shares of its bounds."""
+    """Return the position on the screen of a position on the map, in shares of its bounds."""
     canvas = page.locator("#map")
     box, margin = canvas.bounding_box(), json.loads(canvas.get_attribute("data-margin"))
     width = box["width"] - margin["left"] - margin["right"]
@@ -87,7 +87,7 @@ def watched(page) -> None:
 
 
 def numbers(page, who: str) -> dict[str, str]:
-    """What is printed under a stage."""
+    """Return the numbers below a stage by name."""
     names = page.locator(f"#{who}-numbers dt").all_inner_texts()
     values = page.locator(f"#{who}-numbers dd").all_inner_texts()
     return dict(zip(names, values, strict=True))

@@ -1,4 +1,4 @@
-"""Tasks to look at: a robot that is simple, and points in one and in three dimensions."""
+"""Tasks for tests of the page: a simple robot, and points in one and three dimensions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
 def two_links() -> Task:
-    """The box with an arm of the documentation, beside a wall; what counts is where it ends."""
+    """Return the task of a box with an arm beside a wall. The descriptor is the arm's position."""
     data = json.loads((DOCS / "examples" / "two_links.json").read_text())
     wall = {"capsule": {"radius": 0.1, "length": 1.0}, "position": {"x": 1.0, "z": 0.5}}
     data["bodies"].append({"name": "wall", "frozen": {"all": True}, "colliders": [wall]})
@@ -42,7 +42,7 @@ def two_links() -> Task:
 
 
 def _point(dimensions: int) -> Task:
-    """A point that goes where it wants, a tenth of the action a step, for five steps."""
+    """Return the task of a point that moves by its action for five steps."""
 
     def state(place, reward):
         return TaskState(place, place, reward, jnp.array(False), place)
@@ -54,7 +54,7 @@ def _point(dimensions: int) -> Task:
     def step(before: TaskState, action: jax.Array) -> TaskState:
         return state(before.inner + 0.2 * scale * action, 1.0 - jnp.mean(action**2))
 
-    scale = 10.0 ** jnp.arange(dimensions)  # ranges that differ, in metres and in millimetres
+    scale = 10.0 ** jnp.arange(dimensions)  # axes with different ranges
     low, high = (tuple(float(s) * end for s in scale) for end in (-1.0, 1.0))
     return Task(f"point_{dimensions}", dimensions, dimensions, 5, low, high, reset, step)
 
@@ -68,7 +68,7 @@ def space() -> Task:
 
 
 def nowhere() -> Task:
-    """No evaluation is ever valid: the archive stays empty."""
+    """Return a task without valid evaluations, so the archive stays empty."""
     point = _point(2)
 
     def step(before: TaskState, action: jax.Array) -> TaskState:

@@ -1,4 +1,4 @@
-"""Who may ask the server, and for what: through its socket, as any program on the machine could."""
+"""Test the server through its socket: access, files, endpoints and errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def error_of(answer) -> str:
     return json.loads(answer[2])["error"]
 
 
-# --------------------------------------------------------------------------- where it is served
+# -------------------------------------------------------------------------------------- address
 
 
 def test_it_listens_on_this_machine_alone(server):
@@ -74,12 +74,12 @@ def test_a_port_that_is_taken(run):
         said = complaint(elites("view", run, "--no-browser", "--port", port), 2)
         assert f"port {port}" in said
         assert "taken" in said
-    with serving(run) as first, serving(run) as second:  # without a wish, the next free one
+    with serving(run) as first, serving(run) as second:  # by default, the next free port
         assert first.port != second.port
         assert first.get("/api/run")[0] == second.get("/api/run")[0] == 200
 
 
-# ---------------------------------------------------------------------------------- who may ask
+# --------------------------------------------------------------------------------------- access
 
 
 def test_a_foreign_host_or_origin_is_refused(server):
@@ -139,7 +139,7 @@ def test_every_answer_says_what_a_page_may_do(server):
         assert headers["x-content-type-options"] == "nosniff"
 
 
-# ------------------------------------------------------------------------------ what is asked for
+# ------------------------------------------------------------------------------------ endpoints
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_an_empty_cell_is_refused_in_words(server):
     assert error_of(answer) == f"cell {cell} is empty: it has no elite"
 
 
-def test_a_question_that_a_page_has_given_up_is_not_computed(run):
+def test_a_superseded_request_is_not_computed(run):
     player = Player(RunDirectory(run))
     fitness = player._loaded[player.newest].archives.fitness[0]
     cell = int(fitness.argmax())
@@ -200,7 +200,7 @@ def test_a_question_that_a_page_has_given_up_is_not_computed(run):
             time.sleep(0.01)
     for thread in asking:
         thread.join()
-    # The first may have come after the second had counted itself: it is not wanted in any case.
+    # The first request is dropped even if it was sent after the second.
     assert said == {1: "the page has sent a newer request", 2: cell}
 
 
@@ -296,7 +296,7 @@ def test_an_empty_archive_is_explained(tmp_path):
         assert errors(complaints) == []
 
 
-# ---------------------------------------------------------------------------------- nothing served
+# -------------------------------------------------------------------- runs that cannot be served
 
 
 def test_what_is_not_a_run_is_not_served(tmp_path):
@@ -352,7 +352,7 @@ def test_damaged_facts_are_not_served(run, tmp_path, text, said):
 
 
 def test_a_task_that_has_changed_is_not_served(tmp_path):
-    """Its rollouts would not be those of the archive."""
+    """Its rollouts would differ from those of the archive."""
     task = tmp_path / "mine.py"
     task.write_text(
         "import dataclasses\nfrom elites import tasks\n\ndef shorter():\n"
@@ -367,7 +367,7 @@ def test_a_task_that_has_changed_is_not_served(tmp_path):
 
 
 def test_another_run_in_its_place_is_noticed(run, tmp_path):
-    """Its policies would be played as those of the run that was there before."""
+    """The policies of one run must not be shown with the archive of another."""
     copy, other = tmp_path / "run", tmp_path / "other"
     shutil.copytree(run, copy, symlinks=True)
     succeed("train", "point_omni", "dcg_me", *SMOKE, "--output", other)
@@ -388,7 +388,7 @@ def test_another_run_in_its_place_is_noticed(run, tmp_path):
 
 
 def test_a_run_that_saves_all_the_time_is_served(tmp_path):
-    """Its checkpoints are dropped while the page's server reads them."""
+    """Training removes checkpoints while the server reads them."""
     path = tmp_path / "run"
     endless = ("--evaluations", 10**7, "--checkpoint-every", 1)
     training = started("train", "point_omni", "me", *SMOKE, *endless, "--output", path)

@@ -1,4 +1,4 @@
-"""The page in a real browser, of a real run: look, click, ask, watch, scrub, share."""
+"""Test the page of a run in a real browser."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def opened(server):
 
 @pytest.fixture(scope="module")
 def known(server):
-    """What the server says of the run: the archive of the seed that is shown first."""
+    """Return what the server says of the run, its cells and all its archives."""
     about = server.json("/api/run")
     cells = server.json("/api/cells")
     archives = {
@@ -54,7 +54,7 @@ def known(server):
 
 
 def places(known, seed: int, iteration: int, filled: bool) -> list[tuple[int, tuple[float, float]]]:
-    """Cells, filled or empty, and where their middles are in shares of the bounds."""
+    """Return filled or empty cells, and their centroids in shares of the bounds."""
     about, cells, archives = known
     fitness = archives[seed, iteration]["fitness"]
     low, high = np.array(about["low"]), np.array(about["high"])
@@ -97,7 +97,7 @@ def test_a_filled_cell_plays_its_elite_beside_the_distilled_policy(opened, known
     watched(page)
     assert page.locator("#elite-title").inner_text() == f"Elite of cell {cell}"
     elite, actor = numbers(page, "elite"), numbers(page, "actor")
-    # The archive is repeated to the bit: the elite reaches what it is stored for.
+    # The recording repeats the archive exactly: the elite reaches its stored descriptor.
     assert elite["error"] == "0"
     assert elite["descriptor"] == elite["reached"]
     assert "stored" not in elite["fitness"]
@@ -148,7 +148,7 @@ def test_play_pause_scrub_and_camera(opened, known):
     assert errors(complaints) == []
 
 
-def test_an_empty_place_is_asked_for(opened, known):
+def test_an_empty_cell_requests_its_descriptor(opened, known):
     page, _, complaints = opened
     seed, last = chosen_seed(page), known[0]["iterations"][-1]
     before = picture(page, "#map")
@@ -161,7 +161,7 @@ def test_an_empty_place_is_asked_for(opened, known):
     assert page.locator("#elite-title").inner_text().startswith("Nearest elite, of cell ")
     page.mouse.move(0, 0)
     assert picture(page, "#map") != before  # asked and reached are drawn
-    # The same place in numbers, by the keyboard.
+    # The form requests a descriptor by its numbers.
     assert page.locator("#request-numbers label").all_text_contents() == [
         "final x ",
         "final height ",
@@ -173,7 +173,7 @@ def test_an_empty_place_is_asked_for(opened, known):
     page.wait_for_function(
         "() => document.getElementById('actor-numbers').textContent.includes('0.5, 0.25')"
     )
-    # Where an elite lives, the distilled policy can be asked as well.
+    # A filled cell can be requested, too.
     page.get_by_label("requests the descriptor").check()
     click_map(page, places(known, seed, last, filled=True)[0][1])
     watched(page)
@@ -196,7 +196,7 @@ def test_the_time_slider_shows_the_archive_as_it_was(opened, known):
     full = sum(v is not None for v in archives[seed, first]["fitness"])
     assert f"iteration {first}: {full} of " in page.locator("#status").inner_text()
     assert picture(page, "#map") != now
-    # Policies of that time are gone, and the page says so instead of showing others.
+    # The policies of that iteration were removed, and the page says so.
     kept = " and ".join(map(str, about["kept"]))
     assert f"Policies are kept for {kept}." in page.locator("#playback-note").inner_text()
     click_map(page, places(known, seed, first, filled=True)[0][1])
@@ -205,8 +205,8 @@ def test_the_time_slider_shows_the_archive_as_it_was(opened, known):
     assert errors(complaints) == []
 
 
-def test_what_is_on_the_stages_is_of_what_is_chosen(opened, known):
-    """A recording names its seed and iteration, and goes when another seed is chosen."""
+def test_recordings_belong_to_the_chosen_seed_and_iteration(opened, known):
+    """A recording names its seed and iteration, and disappears when another seed is chosen."""
     page, _, complaints = opened
     about = known[0]
     seed, last = chosen_seed(page), about["iterations"][-1]
@@ -220,14 +220,14 @@ def test_what_is_on_the_stages_is_of_what_is_chosen(opened, known):
     way = picture(page, "#map")
     page.locator("#iteration").fill(
         "0"
-    )  # its way is drawn on its own map alone, and is back with it
+    )  # the trajectory is drawn on the map of its own iteration only
     page.wait_for_function("() => document.getElementById('playback-note').textContent !== ''")
     page.locator("#iteration").fill(str(len(about["iterations"]) - 1))
     page.wait_for_function("() => document.getElementById('playback-note').textContent === ''")
     page.locator("#iteration").blur()
     drawn(page)
     assert picture(page, "#map") == way
-    # Another seed while the answer is still to come: it is not waited for.
+    # Choosing another seed cancels a request that has no response yet.
     other = next(number for number in about["seeds"] if number != seed)
     held = []
     page.route("**/api/watch*", lambda route: held.append(route))
@@ -307,7 +307,7 @@ def test_the_keyboard_reaches_everything(opened):
     assert "cell " in page.locator("#selection").inner_text()
     page.keyboard.press("Enter")
     watched(page)
-    # Everything that can be used has a name for those who do not see it.
+    # Every control has a name for screen readers.
     unnamed = page.evaluate(
         """() => [...document.querySelectorAll('input, select, button, canvas[tabindex]')].filter(
             (e) => !(e.labels?.length || e.ariaLabel || e.textContent.trim())).map((e) => e.id)"""
@@ -357,8 +357,8 @@ def test_an_exported_page_plays_from_the_disk(run, known, tmp_path):
         other = next(cell for cell in filled if cell not in recorded)
         click_map(page, filled[other])
         assert "marked cells" in page.locator("#message").inner_text()
-        assert numbers(page, "elite")["error"] == "0"  # what plays goes on
-        # Without a mouse, the marked ones are found as well.
+        assert numbers(page, "elite")["error"] == "0"  # the playback continues
+        # The keyboard reaches the marked cells, too.
         page.locator("#map").focus()
         page.keyboard.press("n")
         following = [cell for cell in sorted(recorded) if cell > other] or sorted(recorded)
@@ -391,7 +391,7 @@ def test_iterations_that_the_metrics_lack_are_named(tmp_path):
 
 
 def test_curves_and_slider_follow_a_run_that_is_training(tmp_path):
-    """Another process trains and saves; the open page shows more without being asked."""
+    """Another process trains and saves. The open page shows new iterations by itself."""
     path = tmp_path / "run"
     arguments = ("train", "point_omni", "me", *SMOKE, "--checkpoint-every", 1, "--output", path)
     succeed(*arguments, "--evaluations", 96)
@@ -426,7 +426,7 @@ def test_curves_and_slider_follow_a_run_that_is_training(tmp_path):
 
 @pytest.mark.parametrize(("scene", "size"), [("line", 1), ("space", 3)])
 def test_other_dimensions_and_tasks_without_a_body(tmp_path, scene, size):
-    """Bars in one dimension, pairs of axes in three; numbers where no body can be drawn."""
+    """The map shows bars in one dimension and pairs of axes in three."""
     path = tmp_path / "run"
     succeed("train", f"{SCENES}:{scene}", "dcg_me", *SMOKE, "--output", path)
     with serving(path) as server, browsing() as (page, _, complaints):
@@ -469,7 +469,7 @@ def test_other_dimensions_and_tasks_without_a_body(tmp_path, scene, size):
         assert errors(complaints) == []
 
 
-def test_an_algorithm_without_such_a_policy_says_so(tmp_path):
+def test_an_algorithm_without_a_distilled_policy_says_so(tmp_path):
     path = tmp_path / "run"
     succeed("train", "point_omni", "me", *SMOKE, "--evaluations", 96, "--output", path)
     with serving(path) as server, browsing() as (page, _, complaints):
@@ -488,7 +488,7 @@ def test_an_algorithm_without_such_a_policy_says_so(tmp_path):
         assert errors(complaints) == []
 
 
-def test_the_server_that_ends_is_missed(run):
+def test_the_page_says_that_the_server_has_stopped(run):
     with browsing() as (page, _, _):
         with serving(run) as server:
             page.goto(server.address)
@@ -498,7 +498,7 @@ def test_the_server_that_ends_is_missed(run):
 
 
 def test_the_run_of_an_open_page_is_never_mixed_with_another(run, tmp_path):
-    """Another server on the same port, as when the next run is looked at: the page begins anew."""
+    """When another server uses the same port, the page reloads and shows its run."""
     other = tmp_path / "other"
     succeed("train", "point_omni", "me", *SMOKE, "--output", other)
     with browsing() as (page, _, _):
@@ -515,7 +515,7 @@ def test_the_run_of_an_open_page_is_never_mixed_with_another(run, tmp_path):
 
 
 def touch(page):
-    """Fingers on the screen: a function of what happens and where they are."""
+    """Return a function that sends touch events with the positions of the fingers."""
     session = page.context.new_cdp_session(page)
 
     def send(kind: str, *places: tuple[float, float]) -> None:
@@ -532,12 +532,12 @@ def test_fingers_move_and_enlarge_map_and_camera(server, known):
         send = touch(page)
         before = picture(page, "#map")
         x, y = on_map(page, (0.5, 0.5))
-        # Two fingers that come down and go up again ask for nothing.
+        # Two fingers that do not move request nothing.
         send("Start", (x, y))
         send("Start", (x, y), (x + 90, y))
         send("End", (x, y))
         send("End")
-        # Moved apart, they enlarge.
+        # Two fingers that move apart zoom in.
         send("Start", (x - 40, y), (x + 40, y))
         for step in range(1, 6):
             send("Move", (x - 40 - 8 * step, y), (x + 40 + 8 * step, y))
@@ -545,7 +545,7 @@ def test_fingers_move_and_enlarge_map_and_camera(server, known):
         drawn(page)
         large = picture(page, "#map")
         assert large != before
-        # One of them moves what is larger than its frame.
+        # One finger moves a map that is zoomed.
         send("Start", (x, y))
         for step in range(1, 6):
             send("Move", (x - 10 * step, y + 2 * step))
@@ -571,7 +571,7 @@ def test_fingers_move_and_enlarge_map_and_camera(server, known):
             send("Move", (x + 12 * step, y))
         send("End")
         drawn(page)
-        assert picture(page, "#elite-stage") != seen  # the camera went round
+        assert picture(page, "#elite-stage") != seen  # the camera has turned
         assert errors(said) == []
 
 

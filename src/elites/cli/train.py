@@ -10,7 +10,6 @@ from typing import Annotated
 
 import tyro
 
-from elites import tasks
 from elites.cli.common import STOPPED, RunPath, program, shown
 from elites.runs import session
 from elites.runs.config import Config, Device, preset
@@ -29,9 +28,13 @@ class Train:
     """Run directory."""
     resume: bool = False
     """Continue if the directory already holds a run with the same configuration."""
+    accept_changed_task: bool = False
+    """With --resume, continue even if the code of the task or of the algorithm has changed."""
 
     def __call__(self) -> int:
-        return _train(self.config, self.output, self.resume)
+        if self.accept_changed_task and not self.resume:
+            raise ValueError("--accept-changed-task is for --resume")
+        return _train(self.config, self.output, self.resume, self.accept_changed_task)
 
     @classmethod
     def defaults(cls, arguments: Sequence[str]) -> Train:
@@ -51,6 +54,7 @@ def resume(
     checkpoint_every: Annotated[int | None, shown("INT", "unchanged")] = None,
     reach_every: Annotated[int | None, shown("INT", "unchanged")] = None,
     device: Annotated[Device | None, shown("{auto,cpu,gpu}", "unchanged")] = None,
+    accept_changed_task: bool = False,
 ) -> int:
     """Continue a run from its last complete checkpoint.
 
@@ -60,6 +64,8 @@ def resume(
         checkpoint_every: Iterations between two checkpoints from now on.
         reach_every: Iterations between two re-evaluations from now on.
         device: Device to compute on from now on. Only the same device gives the same bits.
+        accept_changed_task: Continue even if the code of the task or of the algorithm has changed
+            since the run was trained. The run records it.
     """
     given = {
         "evaluations": evaluations,
@@ -68,7 +74,7 @@ def resume(
         "device": device,
     }
     changes = {name: value for name, value in given.items() if value is not None}
-    return _report(run, session.resume(run, **changes))
+    return _report(run, session.resume(run, accept_changed_task, **changes))
 
 
 def demo(output: Path = Path("demo")) -> int:
@@ -92,11 +98,12 @@ next       {elites} view {output}    explore the archive in the browser
     return code
 
 
-def _train(config: Config, output: Path | None, resume: bool) -> int:
+def _train(
+    config: Config, output: Path | None, resume: bool, accept_changed_task: bool = False
+) -> int:
     config.check()
-    name = tasks.short_name(config.task)
-    path = output or Path("runs") / f"{name}-{config.algorithm}"
-    return _report(path, session.start(path, config, go_on=resume))
+    path = output or Path("runs") / config.name
+    return _report(path, session.start(path, config, resume, accept_changed_task))
 
 
 def _report(path: Path, outcome: session.Outcome) -> int:

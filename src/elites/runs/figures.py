@@ -14,41 +14,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
-from elites.runs.directory import RESOLVED, RunDirectory, RunError
+from elites.runs.directory import RunDirectory, RunError
+from elites.runs.drawing import (
+    COLOURS,
+    EMPTY,
+    STYLE,
+    STYLES,
+    band,
+    colour_bar,
+    draw_archive,
+    explain,
+    frame,
+    line_style,
+    plt,
+    scale_of,
+    segments,
+    smoothed,
+    thousands,
+)
 from elites.runs.voronoi import polygons
-from elites.runs.words import listed, warn
+from elites.words import listed, warn
 
-# Okabe and Ito's palette, told apart by colour-blind people, each with a line style of its own.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C510A")
-STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
-EMPTY = "#E8E8E8"
 CURVES = (("qd_score", "QD-score"), ("coverage", "coverage in %"), ("max_fitness", "max. fitness"))
-STYLE: Any = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "savefig.dpi": 150,
-    "pdf.fonttype": 42,  # text stays text
-}
 
 
 def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
     """Draw what a run has data for, in its own `figures`; the pictures, most telling first."""
-    facts = directories.read_json(run / RESOLVED)
+    facts = directories.read_facts(run)
     run.figures.mkdir(exist_ok=True)
     drawn = []
     with plt.rc_context(STYLE):
@@ -81,7 +79,7 @@ def draw_comparison(runs: Sequence[RunDirectory], output: Path) -> list[Path]:
     """
     by_task: dict[str, dict[Path, _Drawn]] = {}
     for run in runs:
-        facts, table = directories.read_json(run / RESOLVED), logs.metrics(run)
+        facts, table = directories.read_facts(run), logs.metrics(run)
         if not len(table.get("iteration", ())):
             raise RunError(f"{run.path} has no metrics yet")
         drawn = _Drawn(run, facts, table, _properties(run, facts))
@@ -188,7 +186,7 @@ def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
         f"{full.sum()} of {len(full)} cells, QD-score {fitness[full].sum():,.0f}"
     )
     colour_bar(figure, axes, scale)
-    _explain(figure, facts)
+    explain(figure, facts)
     return figure
 
 
@@ -221,20 +219,20 @@ def _reach_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
     _draw_errors(axes[1, 1], facts, asked, reached)
     error = np.nanmean(rows["actor_descriptor_error"])
     axes[1, 1].set_title(f"Descriptors asked for and reached\nmean error {error:.3g}")
-    _explain(figure, facts)
+    explain(figure, facts)
     return figure
 
 
 def _draw_errors(axes, facts, asked: np.ndarray, reached: np.ndarray) -> None:
     """Draw descriptors asked for and reached [n, D], with lines between them."""
     if len(facts["descriptor_low"]) >= 2:
-        axes.plot(*_segments(asked, reached), color="#999999", linewidth=0.6, zorder=1)
+        axes.plot(*segments(asked, reached), color="#999999", linewidth=0.6, zorder=1)
         axes.scatter(asked[:, 0], asked[:, 1], s=9, color=COLOURS[0], label="asked", zorder=2)
         axes.scatter(
             reached[:, 0], reached[:, 1], s=9, color=COLOURS[1], marker="x", linewidths=0.8,
             label="reached", zorder=3,
         )  # fmt: skip
-        _frame(axes, facts)
+        frame(axes, facts)
     else:
         axes.scatter(asked[:, 0], reached[:, 0], s=9, color=COLOURS[0], label="reached")
         axes.set(xlabel="asked", ylabel="reached")
@@ -259,76 +257,6 @@ def _per_cell(snapshot, cell: np.ndarray, values: np.ndarray) -> np.ndarray:
     spread = np.full((snapshot["centroids"].shape[0], *values.shape[1:]), np.nan)
     spread[cell] = values
     return spread
-
-
-def _segments(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lines from starts to ends [n, D] as x and y of one path with gaps."""
-    gap = np.full(len(starts), np.nan)
-    x = np.stack([starts[:, 0], ends[:, 0], gap], axis=1).reshape(-1)
-    y = np.stack([starts[:, 1], ends[:, 1], gap], axis=1).reshape(-1)
-    return x, y
-
-
-def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) -> None:
-    """Cells by colour: Voronoi cells in two dimensions, bars in one, elites as points beyond."""
-    full = np.isfinite(values)
-    colours = plt.get_cmap("viridis")
-    low, high = facts["descriptor_low"], facts["descriptor_high"]
-    if len(low) == 2:
-        cells = polygons(centroids, low, high)
-        shade = [colours(scale(v)) if ok else EMPTY for v, ok in zip(values, full, strict=True)]
-        axes.add_collection(
-            PolyCollection(cells, facecolors=shade, edgecolors="white", linewidths=0.25)
-        )
-        _frame(axes, facts)
-    elif len(low) == 1:
-        order = np.argsort(centroids[:, 0])
-        middle = centroids[order, 0]
-        edges = np.concatenate([[low[0]], (middle[1:] + middle[:-1]) / 2, [high[0]]])
-        heights = np.where(full, values, 0.0)[order]
-        axes.bar(edges[:-1], heights, np.diff(edges), align="edge", color=colours(scale(heights)))
-        axes.set(xlim=(low[0], high[0]), xlabel=facts["descriptor"] or "descriptor")
-        axes.set_ylabel("fitness")
-    else:
-        axes.scatter(
-            descriptors[full, 0],
-            descriptors[full, 1],
-            c=values[full],
-            cmap=colours,
-            norm=scale,
-            s=9,
-        )
-        _frame(axes, facts, note=f" (the first two of {len(low)} dimensions)")
-
-
-def _frame(axes, facts, note: str = "") -> None:
-    low, high = facts["descriptor_low"], facts["descriptor_high"]
-    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-    axes.set_box_aspect(1)
-    axes.set(xlabel=f"descriptor 1{note}", ylabel="descriptor 2")
-    axes.locator_params(nbins=5)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(True)
-
-
-def _explain(figure, facts) -> None:
-    """What the descriptors are, below the figure."""
-    if facts["descriptor"]:
-        figure.supxlabel(f"descriptor: {facts['descriptor']}", x=0.02, ha="left", fontsize=9)
-
-
-def scale_of(values: np.ndarray) -> Normalize:
-    if not len(values):
-        return Normalize(0.0, 1.0)
-    low, high = float(np.min(values)), float(np.max(values))
-    return Normalize(low, high if high > low else low + 1.0)
-
-
-def colour_bar(figure, axes, scale: Normalize) -> None:
-    bar = figure.colorbar(
-        plt.cm.ScalarMappable(scale, "viridis"), ax=axes, label="fitness", shrink=0.85, pad=0.02
-    )
-    bar.outline.set_visible(False)
 
 
 # --------------------------------------------------------------------------------------- curves
@@ -356,45 +284,10 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
     return figure
 
 
-def line_style(i: int) -> Any:
-    """Return the style of the i-th curve. The ninth has the first's colour and another style."""
-    return STYLES[(i + i // 8) % 8]
-
-
 def _with_gap(label: str, table: Mapping[str, np.ndarray]) -> str:
     """Return a curve's label, with the iterations that its table lacks."""
     missing = gaps.within(table["iteration"][:, 0])
     return f"{label} (without {gaps.in_words(missing)})" if missing else label
-
-
-def smoothed(
-    iterations: np.ndarray, evaluations: np.ndarray, values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Average values [n] over windows of iterations, forty or so in all.
-
-    Returns the evaluations at the end of each window and the mean of the values in it. The last
-    window is left out unless it is whole.
-    """
-    last = int(iterations[-1])
-    width = max(last // 40, 1)
-    window = (iterations.astype(int) - 1) // width
-    present = np.unique(window[window < last // width])
-    ends = [evaluations[window == w][-1] for w in present]
-    return np.array(ends), np.array([values[window == w].mean() for w in present])
-
-
-def band(axes, x: np.ndarray, values: np.ndarray, colour: str, style: Any) -> None:
-    """The median over seeds of values [n, seeds], and the quartiles around it."""
-    low, middle, high = np.percentile(values, [25, 50, 75], axis=1)
-    axes.plot(x, middle, color=colour, linestyle=style, linewidth=1.6)
-    if values.shape[1] > 1:
-        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-
-
-def thousands(value: float, _position: int) -> str:
-    if abs(value) >= 1e4:
-        return f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k"
-    return f"{value:g}"
 
 
 def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int):
@@ -414,7 +307,7 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
     left.set_ylim(bottom=0)
     left.legend()
     _draw_origins(right, facts, snapshot, index)
-    _explain(figure, facts)
+    explain(figure, facts)
     return figure
 
 
@@ -430,7 +323,7 @@ def _draw_origins(axes, facts, snapshot, index: int) -> None:
     axes.add_collection(
         PolyCollection(cells, facecolors=shade, edgecolors="white", linewidths=0.25)
     )
-    _frame(axes, facts)
+    frame(axes, facts)
     present = [i for i in range(len(facts["origins"])) if (origin == i).any()]
     handles = [
         Line2D([], [], marker="s", linestyle="", color=palette[i], label=name)

@@ -16,7 +16,7 @@ def describe(run: RunDirectory) -> str:
     config = run.config()
     lines = [f"{run.path}: {config.algorithm} on {config.task}, {config.seeds} seed(s)", ""]
     if (run / RESOLVED).exists():
-        facts = directories.read_json(run / RESOLVED)
+        facts = directories.read_facts(run)
         lines += _rows(
             iterations=f"{facts['iterations']}, for {config.evaluations:,} evaluations",
             policy=f"{'-'.join(map(str, facts['policy_layers']))}, "
@@ -69,11 +69,13 @@ def _machine(run: RunDirectory) -> dict[str, str]:
         return {}
     sessions = directories.read_json(run / ENVIRONMENT)
     last = sessions[-1]
+    accepted = [change for session in sessions for change in session.get("accepted_changes", ())]
     return {
         "machine": f"{last['backend']} ({last['device']}), jax {last['jax']}, "
         f"elites {last['elites']}; {len(sessions)} session(s)",
         "started": sessions[0]["time"],
         "command": sessions[0]["command"],
+        **({"accepted": "; ".join(accepted)} if accepted else {}),
     }
 
 

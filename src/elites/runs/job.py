@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,9 @@ from elites.core.reevaluation import Reevaluation
 from elites.runs.checkpoint import STATE, WEIGHTS
 from elites.runs.config import Config
 from elites.runs.directory import (
-    RESOLVED,
     OutOfMemoryError,
     RunDirectory,
-    RunError,
     TooLargeError,
-    read_json,
 )
 from elites.tasks.task import Task
 from elites.training import Batched
@@ -61,6 +57,7 @@ class Job:
             "observation_size": task.observation_size,
             "action_size": task.action_size,
             "episode_length": task.episode_length,
+            "episode_descriptor": task.episode_descriptor,
             "deterministic": task.deterministic,
             "descriptor": task.descriptor_text,
             "descriptor_names": tuple(axis.name for axis in task.descriptor_axes),
@@ -147,31 +144,6 @@ def prepare(config: Config, run: RunDirectory) -> Job:
         recorded = 0
     refuse_too_much(job.state_size + recorded, config)
     return job
-
-
-# Facts that only describe the descriptor. A run continues if its task is described differently.
-_DESCRIPTIONS = ("descriptor", "descriptor_names", "descriptor_units")
-
-
-def refuse_changed_task(run: RunDirectory, job: Job, but: Collection[str]) -> None:
-    """Raise if the task or the algorithm changed since the run began, `but` in these facts."""
-    path = run / RESOLVED
-    if not path.exists():
-        return
-    before, now = read_json(path), json.loads(json.dumps(job.facts()))
-    if not isinstance(before, dict):
-        raise RunError(f"{path}: damaged: not a table of facts")
-    # Runs that do not say how they weighted the axes of a descriptor measured in task units.
-    before = {"descriptor_weights": [1.0] * job.task.descriptor_size, **before}
-    differing = [
-        f"{name} was {before[name]}, is {value}"
-        for name, value in now.items()
-        if name not in (*but, *_DESCRIPTIONS) and before.get(name, value) != value
-    ]
-    if differing:
-        raise ValueError(
-            f"{run.path} was started with a different task or version: {'; '.join(differing)}"
-        )
 
 
 # ------------------------------------------------------------------------------- device and memory

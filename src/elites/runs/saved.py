@@ -17,7 +17,7 @@ import numpy as np
 from elites.core.algorithm import Algorithm
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs import gaps, logs
+from elites.runs import gaps, logs, unchanged
 from elites.runs import job as jobs
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
@@ -72,16 +72,7 @@ class Reader:
     def __init__(self, run: RunDirectory):
         self._run, self._config = run, run.config().check()
         self._job = jobs.build(self._config, run)
-        # The budget may have been raised; the others are text, or concern only training.
-        may_differ = (
-            "iterations",
-            "state_bytes",
-            "descriptor",
-            "descriptor_weights",
-            "lengthscale",
-            "offspring",
-        )
-        jobs.refuse_changed_task(run, self._job, but=may_differ)
+        unchanged.check_loaded(run, self._job)
         expected = self._job.expected.items()
         self._expected = {name: what for name, what in expected if jobs.is_weight(name)}
 

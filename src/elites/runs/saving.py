@@ -18,8 +18,8 @@ from elites import tasks
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
+from elites.runs import fingerprints, snapshots, unchanged
 from elites.runs import job as jobs
-from elites.runs import snapshots
 from elites.runs.checkpoint import WEIGHTS
 from elites.runs.config import Config
 from elites.runs.directory import CONFIG, RESOLVED, RunDirectory
@@ -107,6 +107,9 @@ def _refuse_another(run: Run, source: Source, job: Job, config: Config) -> None:
         )
         if theirs != ours
     ]
+    recorded = fingerprints.of_task(source.task) if source.task else None
+    if recorded and not differing:
+        differing = fingerprints.task_changes(recorded, job.task)
     if not differing and jobs.shapes_by_name(job.shapes) != jobs.shapes_by_name(run.state):
         differing = ["the training state has other arrays"]
     if differing:
@@ -121,7 +124,8 @@ def _write(run: Run, config: Config, job: Job, place: RunDirectory) -> None:
     seconds = metrics.pop("seconds")[:, 0]
     iteration = len(seconds)
     directories.write_json(place / CONFIG, config.to_json())
-    directories.write_json(place / RESOLVED, job.facts())
+    facts = job.facts() | {unchanged.FINGERPRINT: unchanged.fingerprint(config, job)}
+    directories.write_json(place / RESOLVED, facts)
     directories.record_session(place, "elites.train(...) in Python, and save")
     logs = Logs(place, config, job, None)
     for i in range(iteration):

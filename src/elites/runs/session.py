@@ -18,8 +18,13 @@ from elites.runs.directory import RunDirectory
 from elites.runs.outcome import Outcome
 
 
-def start(path: Path, config: Config, go_on: bool = False) -> Outcome:
-    """Start a new run. With `go_on`, continue an existing run if it has the same configuration."""
+def start(
+    path: Path, config: Config, go_on: bool = False, accept_changed_task: bool = False
+) -> Outcome:
+    """Start a new run. With `go_on`, continue an existing run if it has the same configuration.
+
+    With `accept_changed_task`, continue it even if its task or algorithm changed meanwhile.
+    """
     config = config.check().absolute()
     run = RunDirectory(path)
     if not (go_on and run.exists()):
@@ -28,16 +33,19 @@ def start(path: Path, config: Config, go_on: bool = False) -> Outcome:
             if not (go_on and run.exists()):  # another process may have created it meanwhile
                 directories.refuse_existing(path)
                 return _train(run, config, fresh=True)
-    return _continue(path, lambda saved: config)
+    return _continue(path, lambda saved: config, accept_changed_task)
 
 
-def resume(path: Path, **changes: Any) -> Outcome:
-    """Continue a run. `changes` are new values for fields that do not affect its results."""
+def resume(path: Path, accept_changed_task: bool = False, **changes: Any) -> Outcome:
+    """Continue a run. `changes` are new values for fields that do not affect its results.
+
+    With `accept_changed_task`, continue it even if its task or algorithm changed meanwhile.
+    """
     directories.existing(path)
-    return _continue(path, lambda saved: dataclasses.replace(saved, **changes))
+    return _continue(path, lambda saved: dataclasses.replace(saved, **changes), accept_changed_task)
 
 
-def _continue(path: Path, wanted: Callable[[Config], Config]) -> Outcome:
+def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_task: bool) -> Outcome:
     saved = RunDirectory(path).config()
     config = wanted(saved).check()
     differing = configs.differences(saved, config)
@@ -49,10 +57,12 @@ def _continue(path: Path, wanted: Callable[[Config], Config]) -> Outcome:
     with directories.locked(path) as stale:
         if stale:
             print(f"elites: recovered the lock left by {stale}", file=sys.stderr)
-        return _train(RunDirectory(path), config, fresh=False)
+        return _train(RunDirectory(path), config, False, accept_changed_task)
 
 
-def _train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
+def _train(
+    run: RunDirectory, config: Config, fresh: bool, accept_changed_task: bool = False
+) -> Outcome:
     from elites.runs import trainer
 
-    return trainer.train(run, config, fresh)
+    return trainer.train(run, config, fresh, accept_changed_task)

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import evaluation, gaps, saved, snapshots
+from elites.runs import evaluation, gaps, saved, snapshots, unchanged
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import (
@@ -34,12 +34,12 @@ from elites.runs.job import (
     Job,
     memory_errors_explained,
     prepare,
-    refuse_changed_task,
     refuse_too_much,
 )
 from elites.runs.outcome import Outcome
 from elites.runs.recording import Recorder
 from elites.runs.signals import Signals
+from elites.runs.unchanged import Comparison
 from elites.training import iteration_keys, seed_keys
 from elites.training.progress import Progress
 from elites.words import amount, counted, duration, warn
@@ -50,13 +50,15 @@ LONG = 200_000_000
 # ---------------------------------------------------------------------------------------- the loop
 
 
-def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
+def train(
+    run: RunDirectory, config: Config, fresh: bool, accept_changed_task: bool = False
+) -> Outcome:
     """Train in a directory that this process has locked, from its newest checkpoint or `fresh`."""
     with memory_errors_explained():
         job = prepare(config, run)
-        last = None
+        last, compared = None, Comparison([], None)
         if not fresh:
-            refuse_changed_task(run, job, but=("iterations", "state_bytes"))
+            compared = unchanged.check_resumed(run, config, job, accept_changed_task)
             last = _newest(run, config, job)
             if last:
                 _warn_of_gaps(run, last.iteration)
@@ -65,7 +67,7 @@ def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
         if last and last.iteration >= job.total and _is_finished(run, last.iteration):
             seconds = last.information.get("seconds", 0.0)
             return Outcome(last.iteration, job.total, seconds, interrupted=False, already=True)
-        _prepare_directory(run, config, job)
+        _prepare_directory(run, config, job, compared)
         if fresh and (note := _note_on_length(config, job)):
             Progress(job.total).say(note)
         try:
@@ -79,11 +81,14 @@ def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
             raise RunError(f"training failed: {error} (ELITES_DEBUG=1 shows where)") from error
 
 
-def _prepare_directory(run: RunDirectory, config: Config, job: Job) -> None:
+def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Comparison) -> None:
     """Write what the run is, and remove what a killed process left behind."""
+    fingerprint = compared.fingerprint or unchanged.fingerprint(config, job)
+    facts = job.facts() | {unchanged.FINGERPRINT: fingerprint}
     directories.write_json(run / directories.CONFIG, config.to_json())
-    directories.write_json(run / directories.RESOLVED, job.facts())
-    directories.record_session(run, shlex.join(["elites", *sys.argv[1:]]))
+    directories.write_json(run / directories.RESOLVED, facts)
+    more = {"accepted_changes": compared.accepted} if compared.accepted else {}
+    directories.record_session(run, shlex.join(["elites", *sys.argv[1:]]), **more)
     # A summary marks a run as finished, which it no longer is.
     (run / directories.SUMMARY).unlink(missing_ok=True)
     checkpoints.sweep(run.checkpoints)

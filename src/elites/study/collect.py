@@ -22,7 +22,7 @@ import numpy as np
 from elites.references import short_name
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
-from elites.runs.directory import METRICS, RESOLVED, RunDirectory, RunError
+from elites.runs.directory import METRICS, RunDirectory, RunError
 from elites.study.study import Item, Study
 from elites.words import counted
 
@@ -133,7 +133,7 @@ def _add_run(
     begun, done = len(table.get("iteration", ())) > 0, study.state(item) == "done"
     if not begun and not done:
         return
-    group.facts = directories.read_json(run / RESOLVED)
+    group.facts = directories.read_facts(run)
     group.budgets.add(run.config().evaluations)
     iterations = table["iteration"][:, 0] if begun else np.zeros(0)
     if missing := gaps.within(iterations, group.facts["iterations"] if done else 0):

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.lines import Line2D
 
 from elites.runs import directory as directories
-from elites.runs.figures import (
+from elites.runs.drawing import (
     COLOURS,
     STYLE,
     STYLES,

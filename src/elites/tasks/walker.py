@@ -30,22 +30,13 @@ def walker_uni() -> Task:
     """Return the task of a planar biped with 6 motors."""
     model = body_model("walker")
     feet = [model.bodies.index(name) for name in ("foot", "foot_left")]
-    joints = len(model.joints.names)
-    layout = (
-        ("share of time that each foot touched the ground so far", 2),
-        ("torso z in m", 1),
-        ("torso pitch in rad", 1),
-        ("joint angles in rad", joints),
-        ("torso velocity x, z in m/s", 2),
-        ("torso pitch rate in rad/s", 1),
-        ("joint velocities in rad/s", joints),
-    )
+    layout = _layout(len(model.joints.names))
 
     def reset(key: Array) -> TaskState:
         del key  # the initial pose is fixed
         bodies, sensors = physics.reset(model)
         both = jnp.ones(2)
-        return state_of(_Walker(bodies, both, jnp.float32(0.0)), sensors, both, jnp.float32(0.0))
+        return _state(_Walker(bodies, both, jnp.float32(0.0)), sensors, both, jnp.float32(0.0))
 
     def step(state: TaskState, action: Array) -> TaskState:
         walker: _Walker = state.inner
@@ -54,23 +45,7 @@ def walker_uni() -> Task:
         speed = (bodies[0, 0] - walker.bodies[0, 0]) / model.dt
         reward = jnp.maximum(speed + 1.0 - 1e-3 * jnp.sum(action**2), 0.0)
         walker = _Walker(bodies, walker.touched + feet_touch, walker.time + 1.0)
-        return state_of(walker, sensors, feet_touch, reward)
-
-    def state_of(walker: _Walker, sensors: physics.Sensors, feet_touch, reward) -> TaskState:
-        torso = physics.unpack(walker.bodies[:, 0])
-        pitch = rotations.euler(torso.rot).y
-        share = walker.touched / (walker.time + 1.0)
-        observation = jnp.concatenate(
-            [
-                share,
-                jnp.stack([torso.pos.z, pitch]),
-                sensors.angles,
-                jnp.stack([torso.vel.x, torso.vel.z, torso.ang.y]),
-                sensors.velocities,
-            ]
-        )
-        fallen = (torso.pos.z < 0.7) | (torso.pos.z > 2.0) | (jnp.abs(pitch) > 1.0)
-        return TaskState(walker, observation, reward, fallen, feet_touch)
+        return _state(walker, sensors, feet_touch, reward)
 
     return Task(
         name="walker_uni",
@@ -93,3 +68,36 @@ def walker_uni() -> Task:
         descriptor_names=("right foot contact", "left foot contact"),
         descriptor_units=("share of time", "share of time"),
     )
+
+
+def _layout(joints: int) -> tuple[tuple[str, int], ...]:
+    """Return the parts of the observation."""
+    return (
+        ("share of time that each foot touched the ground so far", 2),
+        ("torso z in m", 1),
+        ("torso pitch in rad", 1),
+        ("joint angles in rad", joints),
+        ("torso velocity x, z in m/s", 2),
+        ("torso pitch rate in rad/s", 1),
+        ("joint velocities in rad/s", joints),
+    )
+
+
+def _state(
+    walker: _Walker, sensors: physics.Sensors, feet_touch: Array, reward: Array
+) -> TaskState:
+    """Return the state of the task. `feet_touch` [2] says which feet touch the ground."""
+    torso = physics.unpack(walker.bodies[:, 0])
+    pitch = rotations.euler(torso.rot).y
+    share = walker.touched / (walker.time + 1.0)
+    observation = jnp.concatenate(
+        [
+            share,
+            jnp.stack([torso.pos.z, pitch]),
+            sensors.angles,
+            jnp.stack([torso.vel.x, torso.vel.z, torso.ang.y]),
+            sensors.velocities,
+        ]
+    )
+    fallen = (torso.pos.z < 0.7) | (torso.pos.z > 2.0) | (jnp.abs(pitch) > 1.0)
+    return TaskState(walker, observation, reward, fallen, feet_touch)

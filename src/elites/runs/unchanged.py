@@ -1,0 +1,135 @@
+"""Compare a run's task and algorithm with those that it was trained with.
+
+`resolved.json` holds facts about them, such as sizes and bounds, and fingerprints of their code.
+Resuming is refused if anything changed, because the archive would mix results of two tasks.
+Loading is refused if a fact changed that decides what the files mean, and warns otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from elites import references, training
+from elites.runs import fingerprints
+from elites.runs.config import Config
+from elites.runs.directory import RESOLVED, RunDirectory, RunError, read_json
+from elites.runs.job import Job
+from elites.words import warn
+
+FINGERPRINT = "fingerprint"
+ACCEPT = "--accept-changed-task"
+_ACCEPTABLE = (
+    "task", "algorithm", "episode_length", "episode_descriptor", "deterministic",
+    "lengthscale", "offspring",
+)  # fmt: skip
+"""Facts that may change if the user accepts it. With the others, the saved arrays do not fit."""
+_DESCRIPTIONS = ("descriptor", "descriptor_names", "descriptor_units")
+"""Facts that only describe the descriptor. A run continues if its task is described differently."""
+_READABLE = (
+    "iterations", "state_bytes", "descriptor_weights", "lengthscale", "offspring", *_DESCRIPTIONS,
+)  # fmt: skip
+"""Facts that may change before a run is loaded: the budget, texts, and what concerns training."""
+
+
+class Comparison(NamedTuple):
+    """Result of comparing a run that is to be resumed."""
+
+    accepted: list[str]
+    """Changes that the user accepts."""
+    fingerprint: dict[str, Any] | None
+    """The recorded fingerprint, or None if it has to be recorded anew."""
+
+
+def check_resumed(run: RunDirectory, config: Config, job: Job, accept: bool) -> Comparison:
+    """Raise a ValueError if the task or the algorithm changed, unless the user accepts it."""
+    before = _recorded(run)
+    facts = _changed_facts(before, job, but=("iterations", "state_bytes", *_DESCRIPTIONS))
+    recorded = _fingerprint(before)
+    changes = [*facts.values(), *_changed_code(recorded, config, job)]
+    acceptable = set(facts) <= set(_ACCEPTABLE)
+    if changes and not (accept and acceptable):
+        hint = f". Undo the change, start a new run, or go on with {ACCEPT}" if acceptable else ""
+        raise ValueError(
+            f"{run.path} was started with a different task or version: {'; '.join(changes)}{hint}"
+        )
+    own = references.is_reference(config.algorithm)
+    needed = ("task", "algorithm") if own else ("task",)
+    current = all(fingerprints.is_current(recorded.get(name)) for name in needed)
+    return Comparison(changes, recorded if current and not changes else None)
+
+
+def check_loaded(run: RunDirectory, job: Job) -> None:
+    """Raise a ValueError if the run cannot be read with its task; warn if the task changed."""
+    before = _recorded(run)
+    facts = _changed_facts(before, job, but=_READABLE)
+    if facts:
+        raise ValueError(
+            f"{run.path} was started with a different task or version: {'; '.join(facts.values())}"
+        )
+    recorded = _fingerprint(before).get("task")
+    if recorded is not None:
+        changes = fingerprints.task_changes(recorded, job.task)
+        if changes:
+            warn(
+                f"the task changed since {run.path} was trained: {'; '.join(changes)}. "
+                "What is computed now may not agree with the archive"
+            )
+
+
+def fingerprint(config: Config, job: Job) -> dict[str, Any]:
+    """Return the fingerprints of a run's task and, if it is the user's own, of its algorithm."""
+    found = {"task": fingerprints.of_task(job.task)}
+    if references.is_reference(config.algorithm):
+        found["algorithm"] = _of_algorithm(config, job)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _of_algorithm(config: Config, job: Job) -> dict[str, Any] | None:
+    try:
+        keys = training.seed_keys(config.seed_numbers)
+        return fingerprints.of_algorithm(job.batched, job.shapes, keys)
+    except Exception:  # training fails as well, with a message about the fault
+        return None
+
+
+def _changed_code(recorded: Mapping[str, Any], config: Config, job: Job) -> list[str]:
+    changes = []
+    if "task" in recorded:
+        changes += fingerprints.task_changes(recorded["task"], job.task)
+    if "algorithm" in recorded:
+        now = _of_algorithm(config, job)
+        changes += fingerprints.algorithm_changes(recorded["algorithm"], now) if now else []
+    return changes
+
+
+def _recorded(run: RunDirectory) -> dict[str, Any]:
+    """Return what a run says about its task and algorithm; nothing if it says nothing yet."""
+    path = run / RESOLVED
+    if not path.exists():
+        return {}
+    before = read_json(path)
+    if not isinstance(before, dict):
+        raise RunError(f"{path}: damaged: not a table of facts")
+    return before
+
+
+def _fingerprint(before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded fingerprints by name. A run of an older version has none."""
+    recorded = before.get(FINGERPRINT)
+    if not isinstance(recorded, dict):
+        return {}
+    return {name: value for name, value in recorded.items() if isinstance(value, dict)}
+
+
+def _changed_facts(before: Mapping[str, Any], job: Job, but: Collection[str]) -> dict[str, str]:
+    """Return sentences about facts that changed, by the name of the fact."""
+    now = json.loads(json.dumps(job.facts()))
+    if before:  # runs that do not say how they weighted axes measured distances in task units
+        before = {"descriptor_weights": [1.0] * job.task.descriptor_size, **before}
+    return {
+        name: f"{name} was {before[name]}, is {value}"
+        for name, value in now.items()
+        if name not in but and before.get(name, value) != value
+    }
