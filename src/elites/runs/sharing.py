@@ -155,7 +155,7 @@ def _refuse_unsafe(source: Path, members: list[zipfile.ZipInfo]) -> None:
         if kind not in (0, stat.S_IFREG):
             raise RunError(f"{source}: refused, '{name}' is a link or a device, not a plain file")
         if not belongs_to_a_run(name):
-            raise RunError(f"{source}: refused, '{name}' is no file of a run")
+            raise RunError(f"{source}: refused, '{name}' is not a file of a run")
         if name in seen:
             raise RunError(f"{source}: refused, it holds '{name}' twice")
         seen.add(name)
