@@ -272,7 +272,7 @@ def test_a_shared_run_brings_no_code(finished, tmp_path):
     with zipfile.ZipFile(packed, "a") as file:
         file.writestr("evil.py", "raise SystemExit(99)")
     line = complaint(elites("unpack", packed), 1)
-    assert "'evil.py' is no file of a run" in line
+    assert "'evil.py' is not a file of a run" in line
     run = Path(shutil.copytree(finished, tmp_path / "run", symlinks=True))
     (run / "evil.py").write_text("print('CODE RAN')")
     edit_json(

@@ -139,7 +139,7 @@ def test_another_plan_in_the_same_directory_is_refused(finished, plan, tmp_path)
     other.write_text(PLAN.replace("seeds = 3", "seeds = 2"))
     before = contents(finished)
     said = complaint(elites("study", other, "--output", finished), 2)
-    assert "holds another study: seeds is 3, asked for was 2" in said
+    assert "holds another study: seeds is 3, not 2" in said
     assert contents(finished) == before
 
 
@@ -240,7 +240,7 @@ def test_foreign_seeds_are_not_extrapolated(tmp_path):
     foreign = tmp_path / "theirs.csv"
     lines = ["evaluations,metric,value,seed", "64,qd_score,1,0", "1000,qd_score,9,0"]
     foreign.write_text("\n".join([*lines, "64,qd_score,1,1", "128,qd_score,2,1"]) + "\n")
-    (group,) = collect.read_foreign(foreign, ["point_omni"])
+    (group,) = collect.read_imported(foreign, ["point_omni"])
     assert group.curves["evaluations"][-1].tolist() == [128, 128]
     assert group.final["qd_score"].tolist() == [pytest.approx(1 + 8 * 64 / 936), 2.0]
 
@@ -267,7 +267,7 @@ def test_foreign_seeds_are_not_extrapolated_to_the_left(tmp_path):
     foreign = tmp_path / "theirs.csv"
     lines = ["evaluations,metric,value,seed", "64,qd_score,1,0", "256,qd_score,7,0"]
     foreign.write_text("\n".join([*lines, "128,qd_score,5,1", "256,qd_score,9,1"]) + "\n")
-    (group,) = collect.read_foreign(foreign, ["point_omni"])
+    (group,) = collect.read_imported(foreign, ["point_omni"])
     assert group.curves["evaluations"][:, 0].tolist() == [128, 256]
     assert group.curves["qd_score"].tolist() == [[3.0, 5.0], [7.0, 9.0]]
 

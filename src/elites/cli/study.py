@@ -56,7 +56,7 @@ def study(
             where = RayEngine(address, cpus, gpus)
         else:
             where = engines.LocalEngine(jobs)
-        result = scheduler.work_off(opened, where, Live(opened))
+        result = scheduler.run_unfinished(opened, where, Live(opened))
     if result.stopped:
         again = f"{program()} study {shlex.quote(plan)} --output {shlex.quote(str(path))}"
         print(

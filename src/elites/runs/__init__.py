@@ -1,15 +1,15 @@
-"""Runs on disk: a run is a directory that can be resumed, inspected and compared.
+"""Runs on disk. A run is a directory that can be resumed, inspected and compared.
 
 These modules load without JAX, so that help and error messages appear at once:
 
 - `config`: configuration of a run
-- `files`, `directory`: reading files with care; the run directory: lock, atomic files
+- `files`, `directory`: checked reading of files; the run directory, its lock and atomic writes
 - `session`: start and resume a run in this process
 - `checkpoint`, `snapshots`: complete training states with checksums; the archive over time
-- `logs`, `progress`, `words`: metrics as CSV and TensorBoard events; progress on the terminal
-- `figures`, `voronoi`, `info`, `sharing`: figures, a summary and a zip file of a run
+- `logs`, `gaps`: metrics as CSV and TensorBoard events; iterations that the tables lack
+- `figures`, `drawing`, `voronoi`, `info`, `sharing`: figures, a summary and a zip file of a run
 - `evaluation`: tables of a re-evaluation (computing one loads JAX)
-- `formats`, `packages`: files of exported policies; optional packages
+- `formats`, `packages`: file formats of exported policies; optional packages
 
 These modules load JAX:
 

@@ -1,15 +1,15 @@
-"""Checkpoints: everything a run is, in files that a fault cannot corrupt unnoticed.
+"""Checkpoints: the complete state of a run, with checksums that reveal damage.
 
     checkpoints/000000120/
-        weights.npz      archive and actors: what one deploys
+        weights.npz      archive and actors, for deployment
         state.npz        the rest of the training state: replay buffer, optimisers, counters
         manifest.json    format, iteration, and for every array its shape, type and SHA-256
     checkpoints/last -> 000000120
 
-A checkpoint is written beside its final name, brought to rest on the disk, and then renamed: it is
-there whole or not at all. Arrays are plain `.npy` inside an uncompressed zip; nothing is pickled,
-and nothing is allocated before a header has been compared with the manifest and with the size of
-the file.
+A checkpoint is written under a temporary name, flushed to disk, and then renamed, so it is either
+complete or absent. Arrays are plain `.npy` files inside an uncompressed zip. Nothing is pickled. No
+array is allocated before its header has been compared with the manifest and with the size of the
+file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from elites.runs.directory import RunError, flush, naming, sync_directory
+from elites.runs.directory import RunError, flush, path_in_errors, sync_directory
 
 FORMAT = 1
 KEPT = 2
@@ -40,15 +40,17 @@ Shapes = Mapping[str, tuple[tuple[int, ...], str]]  # name -> shape, type
 
 
 class CheckpointError(RunError):
-    """A checkpoint that cannot be used; the message says which and why."""
+    """A checkpoint cannot be used. The message says which one and why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
+    """A checkpoint that was read."""
+
     path: Path
     iteration: int
     information: dict[str, Any]
-    """What the run wrote beside the arrays."""
+    """Values that the run saved with the arrays, such as its configuration."""
     arrays: dict[str, np.ndarray] = dataclasses.field(repr=False)
 
 
@@ -58,8 +60,11 @@ class Checkpoint:
 def save(
     directory: Path, iteration: int, parts: Mapping[str, Arrays], information: Mapping[str, Any]
 ) -> Path:
-    """Write a checkpoint of `parts` (file name -> arrays), point `last` at it, drop older ones."""
-    with naming(directory):
+    """Write a checkpoint of `parts` (file name -> arrays), and drop old ones.
+
+    Returns its path. The link `last` points to it.
+    """
+    with path_in_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
     final = directory / f"{iteration:09d}"
     temporary = directory / f".writing-{iteration:09d}"
@@ -74,10 +79,10 @@ def save(
         }
         manifest["sha256"] = _manifest_digest(manifest)
         path = temporary / _MANIFEST
-        with naming(path), open(path, "w", encoding="utf-8") as file:
+        with path_in_errors(path), open(path, "w", encoding="utf-8") as file:
             json.dump(manifest, file, indent=1)
             flush(file)
-        _name(temporary, final)
+        _move_into_place(temporary, final)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -85,7 +90,7 @@ def save(
 
 
 def receive(directory: Path, iteration: int, files: Mapping[str, bytes]) -> None:
-    """Take in a checkpoint that another machine saved, as its files."""
+    """Write a checkpoint that another machine saved. `files` are the contents of its files."""
     final = directory / f"{iteration:09d}"
     temporary = directory / f".writing-{iteration:09d}"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -96,31 +101,31 @@ def receive(directory: Path, iteration: int, files: Mapping[str, bytes]) -> None
                 file.write(files[name])
                 flush(file)
         read_manifest(temporary)
-        _name(temporary, final)
+        _move_into_place(temporary, final)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
-def _name(temporary: Path, final: Path) -> None:
-    """Give a whole checkpoint its name, point `last` at it, drop older ones."""
+def _move_into_place(temporary: Path, final: Path) -> None:
+    """Give a complete checkpoint its final name, link `last` to it, and drop older ones."""
     directory = final.parent
     sync_directory(temporary)
-    if final.exists():  # a damaged one that was passed over, and is now reached again
+    if final.exists():  # a damaged one, which training has now reached again
         final.rename(directory / f".dropped-{final.name}")
     temporary.rename(final)
     sync_directory(directory)
     _point_last(directory, final.name)
     for old in complete(directory)[:-KEPT]:
-        # Renamed first: a process killed while deleting must not leave half a checkpoint.
+        # Renamed first, so that a process killed while deleting leaves no half of a checkpoint.
         old.rename(directory / f".dropped-{old.name}")
     sweep(directory)
 
 
 def write_arrays(path: Path, arrays: Arrays) -> dict[str, Any]:
-    """Write arrays as an uncompressed .npz: what the manifest says of them."""
+    """Write arrays as an uncompressed .npz, and return their entries for the manifest."""
     entries = {}
-    with naming(path), open(path, "xb") as file:
+    with path_in_errors(path), open(path, "xb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
             for name, array in arrays.items():
                 array = np.asarray(array, order="C")
@@ -136,15 +141,17 @@ def write_arrays(path: Path, arrays: Arrays) -> dict[str, Any]:
 
 
 def digest(array: np.ndarray) -> str:
+    """Return the SHA-256 of the bytes of an array."""
     return hashlib.sha256(memoryview(_raw(np.asarray(array, order="C")))).hexdigest()
 
 
 def _raw(array: np.ndarray) -> Any:
-    """The bytes of an array, without a copy."""
+    """Return the bytes of an array, without a copy."""
     return array.reshape(-1).view(np.uint8)
 
 
 def _point_last(directory: Path, name: str) -> None:
+    """Replace the link `last` by one to a checkpoint."""
     link = directory / f".{_LAST}"
     with contextlib.suppress(FileNotFoundError):
         link.unlink()
@@ -154,14 +161,14 @@ def _point_last(directory: Path, name: str) -> None:
 
 
 def sweep(directory: Path) -> None:
-    """Remove what was on its way in or out of a directory of checkpoints."""
+    """Remove checkpoints that a killed process was writing or dropping."""
     if directory.is_dir():
         for entry in (*directory.glob(".writing-*"), *directory.glob(".dropped-*")):
             shutil.rmtree(entry, ignore_errors=True)
 
 
 def set_aside(path: Path) -> None:
-    """Take a damaged checkpoint out of the row without deleting it."""
+    """Rename a damaged checkpoint, so that it is kept but no longer read."""
     path.rename(path.with_name(f"damaged-{path.name}-{os.getpid()}"))
     if remaining := complete(path.parent):
         _point_last(path.parent, remaining[-1].name)
@@ -176,12 +183,12 @@ def _manifest_digest(manifest: Mapping[str, Any]) -> str:
 
 
 def complete(directory: Path) -> list[Path]:
-    """The checkpoints of a run that have their final name, oldest first."""
+    """Return the complete checkpoints of a run, oldest first."""
     if not directory.is_dir():
         return []
     named = [p for p in directory.iterdir() if p.name.isdigit() and not p.is_symlink()]
     found = [p for p in named if p.is_dir()]
-    if named and not any(p.exists() for p in named):  # all dropped meanwhile: there are newer ones
+    if named and not any(p.exists() for p in named):  # all dropped meanwhile: newer ones exist
         return complete(directory)
     return sorted(found, key=lambda p: int(p.name))
 
@@ -189,9 +196,9 @@ def complete(directory: Path) -> list[Path]:
 def newest(
     directory: Path, read: Callable[[Path], Checkpoint], warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """The newest checkpoint that `read` can read; damaged ones are named and passed over.
+    """Return the newest checkpoint that `read` can read. Warns of damaged ones and skips them.
 
-    None if there is no checkpoint at all; an error if there are only damaged ones.
+    Returns None if there are no checkpoints. Raises an error if all of them are damaged.
     """
     paths = complete(directory)
     for path in reversed(paths):
@@ -200,7 +207,7 @@ def newest(
         except UnsuitableError:
             raise
         except CheckpointError as error:
-            if not path.exists():  # dropped while it was read: there are newer ones
+            if not path.exists():  # dropped while it was read: newer ones exist
                 return newest(directory, read, warn)
             warn(f"{error}; trying the one before")
     if paths:
@@ -212,13 +219,13 @@ def newest(
 
 
 class UnsuitableError(CheckpointError):
-    """A checkpoint in good order that is not of this run or not for this version."""
+    """An intact checkpoint belongs to another run, or to another version of elites."""
 
 
 def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Checkpoint:
-    """Read the named files of a checkpoint; every array is compared with its checksum.
+    """Read the named files of a checkpoint, and verify the checksum of every array.
 
-    `expected` are the arrays that the run needs; any other set is refused.
+    `expected` are the arrays that the run needs. A checkpoint with other arrays is refused.
     """
     manifest = read_manifest(path)
     arrays: dict[str, np.ndarray] = {}
@@ -243,14 +250,14 @@ def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Ch
 def _is_narrow(name: str, listed: Mapping[str, Any], expected: Shapes) -> bool:
     """Return whether an array is the counter `env_steps` as earlier versions saved it.
 
-    They counted in one word of 32 bits, the low one of the two words of today.
+    They stored one 32-bit word. It is the low one of the two words that are stored now.
     """
     shape = expected[name][0]
     return name == "env_steps" and name in listed and listed[name]["shape"] == list(shape[:-1])
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a checkpoint, checked as far as it can be on its own."""
+    """Read the manifest of a checkpoint, and check everything that does not need the arrays."""
     file = path / _MANIFEST
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
@@ -285,6 +292,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _is_entry(entry: Any) -> bool:
+    """Return whether a manifest's entry for an array is well-formed."""
     if not isinstance(entry, dict) or set(entry) != {"shape", "dtype", "sha256"}:
         return False
     sizes = entry["shape"]
@@ -294,7 +302,7 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:
-    """Refuse a checkpoint whose arrays are not those the run needs: names and shapes."""
+    """Raise if the names, shapes or types of a checkpoint's arrays are not the expected ones."""
 
     def show(name: str, shape: Iterable[int], dtype: str) -> str:
         return f"{name} {dtype}[{', '.join(map(str, shape))}]"
@@ -315,7 +323,7 @@ def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:
 
 
 def np_name(dtype: str) -> str:
-    """The plain name of a type, 'float32'; what it says itself if it is none."""
+    """Return the plain name of a type, such as 'float32'. Unknown types stay as they are."""
     try:
         return np.dtype(dtype).name
     except TypeError:
@@ -323,9 +331,9 @@ def np_name(dtype: str) -> str:
 
 
 def read_arrays(path: Path, entries: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
-    """The arrays of an .npz, or an error before anything too large is allocated.
+    """Read the arrays of an .npz. Wrong sizes are refused before memory is allocated.
 
-    With `entries` of a manifest, each array must be what they say, to the bit.
+    With `entries` of a manifest, shape, type and checksum of every array must match.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -356,6 +364,7 @@ def read_arrays(path: Path, entries: Mapping[str, Any] | None = None) -> dict[st
 
 
 def _read_member(path, archive, info: zipfile.ZipInfo, name: str, entry) -> np.ndarray:
+    """Read one array of an .npz, and compare it with its entry in the manifest."""
     if info.compress_type != zipfile.ZIP_STORED:
         raise CheckpointError(f"{path}: {name} is compressed; checkpoints are not")
     with archive.open(info) as member:

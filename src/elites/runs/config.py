@@ -1,7 +1,7 @@
-"""What a run is asked to do. Loads without JAX: a wrong value is refused at once.
+"""Configuration of a run. Loads without JAX, so that wrong values are refused quickly.
 
-`preset("demo", task="walker_uni")` is a configuration, `to_json` what is saved with the run, and
-`from_json` strict: unknown or missing fields are refused.
+`preset("demo", task="walker_uni")` returns a configuration. `to_json` gives the form that is saved
+with a run. `from_json` is strict: it refuses unknown and missing fields.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from elites.core import catalogue
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
 
-FORMAT = 2  # of config.json, where it has a list of seeds; 1 where it has none
+FORMAT = 2  # of a config.json with a list of seeds; 1 without
 Device = Literal["auto", "cpu", "gpu"]
 
 
@@ -70,7 +70,7 @@ class Config:
             raise ValueError(f"device must be one of {known}, got {self.device!r}")
 
     def _lists_seeds(self) -> bool:
-        """Return whether the list of seeds is one, and agrees with the other fields."""
+        """Return whether `seed_list` is a list of seeds that agrees with the other fields."""
         seeds = self.seed_list
         if not isinstance(seeds, tuple) or not all(
             isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32
@@ -80,13 +80,13 @@ class Config:
         return len(set(seeds)) == len(seeds) == self.seeds and seeds[0] == self.first_seed
 
     def check(self) -> Config:
-        """Itself, if task and algorithm exist."""
+        """Return the configuration, or raise a ValueError if task or algorithm does not exist."""
         catalogue.check(self.algorithm)
         tasks.check(self.task)
         return self
 
     def absolute(self) -> Config:
-        """Return it with the full paths of files of the user's own."""
+        """Return the configuration with absolute paths of the user's own files."""
         task, algorithm = map(references.absolute, (self.task, self.algorithm))
         return dataclasses.replace(self, task=task, algorithm=algorithm)
 
@@ -101,7 +101,7 @@ class Config:
         return self.seed_list or range(self.first_seed, self.first_seed + self.seeds)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is saved. Format 1 has no list of seeds, and older versions read it."""
+        """Return the form that is saved. Without a list of seeds, older versions read it too."""
         values = dataclasses.asdict(self)
         if self.seed_list:
             return {"format": FORMAT, **values}
@@ -110,7 +110,7 @@ class Config:
 
     @classmethod
     def from_json(cls, data: Any, where: str) -> Config:
-        """A saved configuration; `where` names the file in errors."""
+        """Return a saved configuration. `where` names the file in errors."""
         if not isinstance(data, dict):
             raise ValueError(f"{where}: not a configuration")
         version = data.get("format")
@@ -130,7 +130,7 @@ class Config:
         for name in ("task", "algorithm"):
             if not isinstance(values[name], str):
                 raise ValueError(f"{where}: '{name}' must be a name")
-            # What a run was trained with is code: it must not come along with somebody's files.
+            # The file is code. A relative path could run code that came with someone else's run.
             if references.is_reference(values[name]) and not os.path.isabs(values[name]):
                 raise ValueError(
                     f"{where}: the file of {name} '{values[name]}' has no absolute path"
@@ -145,7 +145,7 @@ class Config:
             raise ValueError(f"{where}: {error}") from None
 
 
-_BOUNDS = {  # from, to
+_BOUNDS = {  # lowest, highest
     "seeds": (1, 10_000),
     "first_seed": (0, 2**31 - 1),
     "evaluations": (1, 2**31 - 1),
@@ -154,7 +154,7 @@ _BOUNDS = {  # from, to
 }
 
 CHANGEABLE = ("evaluations", "checkpoint_every", "reach_every", "figures", "device")
-"""What may differ when a run is resumed; all else decides its results."""
+"""Fields that may change when a run is resumed. All others determine its results."""
 
 
 def _refuse_strangers(
@@ -170,7 +170,7 @@ def _refuse_strangers(
 
 
 def flat(config: Config) -> dict[str, Any]:
-    """Every value by its name on the command line: `seeds`, `hp.cells`..."""
+    """Return every value by its name on the command line, such as `seeds` or `hp.cells`."""
     values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name != "hp"}
     for field in dataclasses.fields(config.hp):
         values[f"hp.{field.name}"] = getattr(config.hp, field.name)
@@ -178,7 +178,7 @@ def flat(config: Config) -> dict[str, Any]:
 
 
 def differences(saved: Config, asked: Config) -> list[str]:
-    """What a run is and what it is asked to be, where they differ in what decides its results."""
+    """Return the differences between two configurations in fields that determine the results."""
     before, after = flat(saved), flat(asked)
     return [
         f"{name} is {before[name]}, not {after[name]}"

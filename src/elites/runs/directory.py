@@ -1,23 +1,23 @@
-"""The directory of a run, and what has to be true of it before and while a process writes there.
+"""The directory of a run: its files, its lock, and atomic writes.
 
-    config.json        what was asked, completely
-    resolved.json      what that came to: sizes, bounds, lengthscale, number of iterations
-    environment.json   versions, device, commit: one entry for each session
+    config.json        the complete configuration
+    resolved.json      values derived from it: sizes, bounds, lengthscale, number of iterations
+    environment.json   versions, device and commit, one entry for each session
     metrics.csv        one row for each iteration and seed
-    reach.csv          archive and actor re-evaluated
-    events/            the same for TensorBoard
-    checkpoints/       the last two, and a link to the last
-    snapshots/         fitness, descriptors, origin of the archive at every checkpoint
-    kernels/           on GPUs: which kernels the compiler chose, so that the next process does too
-    evaluation/        metrics of the paper and a table of all cells, by `elites evaluate`
-    figures/           by `elites plot`
-    summary.md         for people
+    reach.csv          re-evaluations of archive and actor
+    events/            the same numbers for TensorBoard
+    checkpoints/       the last two checkpoints, and a link to the last
+    snapshots/         fitness, descriptors and origin of the archive at every checkpoint
+    kernels/           kernels that the GPU compiler chose, so that the next process uses the same
+    evaluation/        the paper's metrics and a table of all cells, written by `elites evaluate`
+    figures/           written by `elites plot`
+    summary.md         a summary for people
     run.lock           names the process that is writing
 
-One process at a time writes. The lock belongs to the operating system and ends with its process,
-however that dies. A file that matters is written under another name, flushed to the disk, and then
-renamed. The directory itself may be reached by a link, but links inside of it are refused: nothing
-is read, overwritten or deleted elsewhere.
+Only one process at a time writes. The operating system holds the lock and releases it when the
+process ends, in whatever way. Important files are written under a temporary name, flushed to disk,
+and then renamed. The directory itself may be a link, but links inside of it are refused, so that
+elites never reads, overwrites or deletes files elsewhere.
 """
 
 from __future__ import annotations
@@ -49,19 +49,21 @@ _FOLDERS = re.compile(r"checkpoints|snapshots|kernels|events|figures|evaluation(
 
 
 class InUseError(RunError):
-    """Another process holds the directory."""
+    """Another process has locked the directory."""
 
 
 class OutOfMemoryError(RunError):
-    """The device had no room while it computed."""
+    """The device ran out of memory during computation."""
 
 
 class TooLargeError(ValueError):
-    """What is asked for cannot fit; known beforehand."""
+    """The run does not fit in memory. This is known before it computes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunDirectory:
+    """The paths of a run's files."""
+
     path: Path
 
     def __truediv__(self, name: str) -> Path:
@@ -88,12 +90,13 @@ class RunDirectory:
         return self.path / "figures"
 
     def exists(self) -> bool:
+        """Return whether the directory holds a run."""
         return (self.path / CONFIG).is_file()
 
     def files(self) -> list[str]:
-        """The paths inside it of all files, sorted; it may be written meanwhile.
+        """Return the sorted paths of all files, relative to the directory.
 
-        Not by `Path.rglob`, which fails when a directory that it has seen is gone.
+        Another process may write meanwhile. `Path.rglob` would fail if a directory vanished.
         """
         return sorted(
             Path(folder, name).relative_to(self.path).as_posix()
@@ -102,16 +105,17 @@ class RunDirectory:
         )
 
     def config(self) -> Config:
+        """Read the configuration."""
         return Config.from_json(read_json(self.path / CONFIG), str(self.path / CONFIG))
 
 
 def existing(path: Path) -> RunDirectory:
-    """The run at a path, or a ValueError that says what is there instead."""
+    """Return the run at a path, or raise a ValueError that says what is there instead."""
     run = RunDirectory(path)
     if not path.exists():
         raise ValueError(f"{path}: no such directory. Start a run with 'elites train'")
     if not path.is_dir():
-        raise ValueError(f"{path}: not a directory; a run is one")
+        raise ValueError(f"{path}: not a directory, so it cannot be a run")
     refuse_links(path)
     if not run.exists():
         raise ValueError(f"{path}: not a run, it has no {CONFIG}")
@@ -138,7 +142,10 @@ def refuse_links(path: Path) -> None:
 
 
 def refuse_existing(path: Path, choose: str = "another --output") -> None:
-    """Raise a ValueError if anything is there already; `choose` says what else to give."""
+    """Raise a ValueError if the directory holds a run or other files.
+
+    `choose` completes the advice of the message: "Choose another --output".
+    """
     if RunDirectory(path).exists():
         raise ValueError(
             f"{path} holds a run already. Continue it with 'elites resume {path}', or choose "
@@ -149,16 +156,16 @@ def refuse_existing(path: Path, choose: str = "another --output") -> None:
 
 
 def _is_ours(name: str) -> bool:
-    """What a process that died while it started may have left."""
+    """Return whether a file may be left over from a process that died while it started."""
     return name in (LOCK, "kernels") or (name.startswith(".") and ".writing" in name)
 
 
 def discard(run: RunDirectory) -> None:
-    """Remove what a new run wrote before it was refused; one that has saved anything is kept."""
+    """Remove the files of a new run that was refused. A run with checkpoints is kept."""
     if not run.checkpoints.exists():
         for directory in (run.kernels, run.snapshots, run.path / "events"):
             shutil.rmtree(directory, ignore_errors=True)
-        # The configuration last: with it, whatever is left is still known as a run.
+        # The configuration goes last: while it exists, the directory still counts as a run.
         for name in (RESOLVED, ENVIRONMENT, METRICS, REACH, CONFIG):
             (run.path / name).unlink(missing_ok=True)
 
@@ -167,7 +174,7 @@ def discard(run: RunDirectory) -> None:
 
 
 def read_facts(run: RunDirectory) -> dict[str, Any]:
-    """Read what a run's configuration resolved to, and check what every reader relies on."""
+    """Read `resolved.json`, and check the fields that every reader relies on."""
     path = run / RESOLVED
     facts = files.read_record(path, _FACTS)
     low, high = facts["descriptor_low"], facts["descriptor_high"]
@@ -194,13 +201,13 @@ def _is_number(value: Any) -> bool:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes `path` if all goes well and vanishes if not.
+    """Yield a temporary path that replaces `path` on success and is removed on failure.
 
-    Each process has its own: two that write the same file do not write into each other's.
+    The name contains the process, so that two processes can write the same file.
     """
     temporary = path.with_name(f".{path.stem}.writing-{this_process()}{path.suffix}")
     try:
-        with naming(temporary):
+        with path_in_errors(temporary):
             temporary.unlink(missing_ok=True)
             yield temporary
             with open(temporary, "rb") as file:
@@ -213,19 +220,19 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what processes of this machine that are gone were writing there."""
+    """Remove temporary files of processes of this machine that have ended."""
     for entry in folder.glob(".*.writing-*"):
         if is_gone(re.sub(r"(\.\w+)?$", "", entry.name.partition(".writing-")[2])):
             entry.unlink(missing_ok=True)
 
 
 def this_process() -> str:
-    """A name that says later whose something was."""
+    """Return a name for this process, of machine and process id."""
     return f"{platform.node()}-{os.getpid()}"
 
 
 def is_gone(process: str) -> bool:
-    """Whether a process of that name was one of this machine, and is no more."""
+    """Return whether a process, named by `this_process`, ran on this machine and has ended."""
     machine, _, number = process.rpartition("-")
     if machine != platform.node() or not number.isdigit():
         return False
@@ -239,23 +246,24 @@ def is_gone(process: str) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole file, or leave the old one: never half of it."""
+    """Write a text file atomically: readers see the old contents or the new ones."""
     with replacing(path) as temporary, open(temporary, "x", encoding="utf-8") as file:
         file.write(text)
 
 
 def write_json(path: Path, data: Any) -> None:
+    """Write a JSON file atomically."""
     write_text(path, json.dumps(data, indent=1) + "\n")
 
 
 def flush(file) -> None:
-    """Bring what was written to rest on the disk."""
+    """Flush a file's contents to disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def sync_directory(path: Path) -> None:
-    """A name is safe once its directory is."""
+    """Flush a directory to disk, so that the names of new files in it survive a power loss."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -264,8 +272,8 @@ def sync_directory(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """A full disk does not say where: add the path to errors that lack it."""
+def path_in_errors(path: Path) -> Iterator[None]:
+    """Add the path to operating system errors that lack one, such as that of a full disk."""
     try:
         yield
     except OSError as error:
@@ -279,16 +287,16 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[str | None]:
-    """Hold the run for this process; yields the owner of a lock that was left behind, or None.
+    """Lock the run for this process. Yields the owner of a lock that was left behind, or None.
 
-    A directory that did not exist is made, and removed again if nothing was written to it.
+    Creates the directory if needed, and removes it again if nothing was written to it.
     """
     import fcntl
 
     made = [p for p in (path, *path.parents) if not p.exists()]
     path.mkdir(parents=True, exist_ok=True)
     refuse_links(path)
-    with naming(path / LOCK), _open_lock(path / LOCK) as file:
+    with path_in_errors(path / LOCK), _open_lock(path / LOCK) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -307,7 +315,7 @@ def locked(path: Path) -> Iterator[str | None]:
         try:
             yield stale
         finally:
-            # Emptied, not removed: a file that vanishes could be locked twice.
+            # Emptied, not removed: two processes could lock a removed file and its successor.
             file.seek(0)
             file.truncate()
             file.flush()
@@ -319,7 +327,7 @@ def locked(path: Path) -> Iterator[str | None]:
 
 
 def _open_lock(path: Path) -> IO[str]:
-    """Open the lock file, which is made if need be, without following a link."""
+    """Open the lock file without following a link. Creates it if needed."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -328,8 +336,8 @@ def _open_lock(path: Path) -> IO[str]:
 
 
 @contextlib.contextmanager
-def held_if_free(path: Path) -> Iterator[bool]:
-    """Hold the run for this process, unless another does: whether it is held here."""
+def locked_if_free(path: Path) -> Iterator[bool]:
+    """Lock the run unless another process has. Yields whether it is locked here."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(path))
@@ -343,7 +351,7 @@ def held_if_free(path: Path) -> Iterator[bool]:
 
 
 def environment() -> dict[str, Any]:
-    """What a run ran on. Loads JAX."""
+    """Return the versions, the commit and the device of this session. Loads JAX."""
     import importlib.metadata
 
     import jax
@@ -374,7 +382,10 @@ def record_session(run: RunDirectory, command: str, **more: Any) -> None:
 
 
 def commit() -> str | None:
-    """The commit of the source that runs, '+' behind it if changed; None outside a repository."""
+    """Return the commit of the running source, with a '+' if it was changed since.
+
+    Returns None outside a repository.
+    """
     source = Path(__file__).resolve().parent
     if not shutil.which("git"):
         return None
@@ -386,7 +397,7 @@ def commit() -> str | None:
         )  # fmt: skip
         return done.stdout.strip() if done.returncode == 0 else None
 
-    # An installed copy may lie inside somebody else's repository, which does not know its files.
+    # An installed copy may lie inside another repository, which does not track its files.
     if not git("ls-files", "--error-unmatch", str(Path(__file__).resolve())):
         return None
     revision = git("rev-parse", "HEAD")

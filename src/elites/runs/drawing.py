@@ -27,8 +27,8 @@ STYLE: Any = {
     "axes.titlelocation": "left",
     "legend.frameon": False,
     "savefig.dpi": 150,
-    "pdf.fonttype": 42,  # text stays text
-    "text.parse_math": False,  # a "$" in the name of a task is a dollar
+    "pdf.fonttype": 42,  # embeds fonts, so that text can be selected
+    "text.parse_math": False,  # a "$" in the name of a task is not mathematics
 }
 
 
@@ -36,10 +36,10 @@ STYLE: Any = {
 
 
 def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) -> None:
-    """Draw the cells of an archive by colour.
+    """Draw the cells of an archive, coloured by fitness.
 
-    With two dimensions these are Voronoi cells, with one dimension bars, and with more dimensions
-    the elites as points.
+    One-dimensional descriptors are drawn as bars, two-dimensional ones as Voronoi cells. With more
+    dimensions, the elites are points at their first two.
     """
     full = np.isfinite(values)
     colours = plt.get_cmap("viridis")
@@ -72,7 +72,7 @@ def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) 
 
 
 def frame(axes, facts, note: str = "") -> None:
-    """Set limits and labels of the axes of a map of descriptors."""
+    """Set the limits and labels of axes that show descriptors."""
     low, high = facts["descriptor_low"], facts["descriptor_high"]
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     axes.set_box_aspect(1)
@@ -84,7 +84,7 @@ def frame(axes, facts, note: str = "") -> None:
 
 
 def explain(figure, facts) -> None:
-    """Say below a figure what the descriptors are."""
+    """Write below a figure what the descriptors are."""
     if facts["descriptor"]:
         figure.supxlabel(f"descriptor: {facts['descriptor']}", x=0.02, ha="left", fontsize=9)
 
@@ -106,7 +106,7 @@ def colour_bar(figure, axes, scale: Normalize) -> None:
 
 
 def segments(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return x and y of one path of lines from starts to ends [n, D], with gaps between them."""
+    """Return x and y of a path that draws lines from starts to ends [n, D], separated by NaN."""
     gap = np.full(len(starts), np.nan)
     x = np.stack([starts[:, 0], ends[:, 0], gap], axis=1).reshape(-1)
     y = np.stack([starts[:, 1], ends[:, 1], gap], axis=1).reshape(-1)
@@ -117,17 +117,17 @@ def segments(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def line_style(i: int) -> Any:
-    """Return the style of the i-th curve. The ninth has the first's colour and another style."""
+    """Return the line style of curve i. The ninth curve repeats a colour, but not its style."""
     return STYLES[(i + i // 8) % 8]
 
 
 def smoothed(
     iterations: np.ndarray, evaluations: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Average values [n] over windows of iterations, forty or so in all.
+    """Average values [n] over about forty windows of iterations.
 
-    Returns the evaluations at the end of each window and the mean of the values in it. The last
-    window is left out unless it is whole.
+    Returns the evaluations at the end of each window, and the mean of the values in it. An
+    incomplete last window is left out.
     """
     last = int(iterations[-1])
     width = max(last // 40, 1)
@@ -146,6 +146,7 @@ def band(axes, x: np.ndarray, values: np.ndarray, colour: str, style: Any) -> No
 
 
 def thousands(value: float, _position: int) -> str:
+    """Return the label of a tick: 20k, 1.5M."""
     if abs(value) >= 1e4:
         return f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k"
     return f"{value:g}"

@@ -1,13 +1,13 @@
-"""Tables of a re-evaluation of archive and actor: the paper's metrics, and every cell.
+"""Re-evaluate archive and actor, and write tables: the paper's metrics, and every cell.
 
     evaluation/metrics.csv   one row for each seed
     evaluation/cells.csv     one row for each filled cell of each seed
 
-These are the tables of the end of training. Tables of another iteration are in a directory such as
+These tables belong to the end of training. Tables of another iteration are in a directory such as
 `evaluation_000000100`.
 
-On a deterministic task an elite evaluated again gives the same bits, so `descriptor_error` is 0 and
-the re-evaluated QD-score equals the stored one.
+On a deterministic task, re-evaluating an elite reproduces its results exactly. Then
+`descriptor_error` is 0, and the re-evaluated QD-score equals the stored one.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
     folder = run.evaluation if checkpoint is None else apart(checkpoint)
     with job.memory_errors_explained():
         results, iteration = saved.load_checkpoint(run, checkpoint)
-        folder.mkdir(exist_ok=True)  # a directory that cannot be written fails before the work
+        folder.mkdir(exist_ok=True)  # fails early if it cannot be written
         again = results.reevaluate()
-    with directories.held_if_free(run.path) as is_free:
+    with directories.locked_if_free(run.path) as is_free:
         newest = [int(place.name) for place in checkpoints.complete(run.checkpoints)[-1:]]
         if not is_free or newest != [iteration]:
             folder = apart(iteration)
@@ -68,7 +68,7 @@ def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
 
 
 def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
-    """Write both tables for the results of a run and their re-evaluation, both with seeds first."""
+    """Write both tables for the results of a run and their re-evaluation."""
     directory.mkdir(exist_ok=True)
     rows, cells = [], []
     for i, seed in enumerate(results.seeds):
@@ -118,6 +118,7 @@ def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
 
 
 def _cell_row(i: int, cell: int, archive: Any, again: Any) -> list[Any]:
+    """Return the row of one cell, for the i-th seed."""
     stored = archive.arrays
 
     weights = np.float32(archive.algorithm.problem.weights)

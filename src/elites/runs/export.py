@@ -2,7 +2,8 @@
 
 A file holds a plain network: dense layers with ReLU between them and tanh at the end. A
 descriptor-conditioned actor takes (observation, descriptor in task units): the scaling of the
-descriptor to [-1, 1] is folded into the first layer. Every file is read back and compared with JAX.
+descriptor to [-1, 1] is folded into the first layer. Every file is read back, and its actions are
+compared with those of JAX.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from elites.runs.formats import Network
 from elites.training import Actor, Elite, Run
 
 TOLERANCE = 1e-5
-"""Largest difference of an action between a file and JAX."""
+"""Largest allowed difference between an action of a file and of JAX."""
 
 
 def choose(
@@ -96,7 +97,7 @@ def _numbers(layers) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def export(policy: Elite | Actor, path: Path, information: dict[str, Any]) -> float:
-    """Write a policy to a file and return the largest difference of its actions from JAX."""
+    """Write a policy to a file. Returns the largest difference of its actions from those of JAX."""
     network = network_of(policy, information)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
@@ -105,7 +106,7 @@ def export(policy: Elite | Actor, path: Path, information: dict[str, Any]) -> fl
 
 
 def check(policy: Elite | Actor, network: Network, path: Path) -> float:
-    """Compare a file with JAX on 1,000 observations, and on descriptors if the network has them.
+    """Compare a file with JAX on 1,000 random observations, and descriptors if it takes them.
 
     Returns the largest difference of an action. Raises a RunError if it exceeds the tolerance.
     """

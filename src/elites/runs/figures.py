@@ -1,11 +1,12 @@
-"""The figures of a run, from its files alone: neither JAX nor the task is needed.
+"""Draw the figures of a run from its files. Needs neither JAX nor the task.
 
     archive.png   the archive: its cells in task units, coloured by fitness
-    curves.png    QD-score, coverage, maximum fitness; median and quartiles over seeds
-    origin.png    which variation the elites came from, and additions over time
-    reach.png     the archive beside what the distilled actor reaches when asked for the same
+    curves.png    QD-score, coverage and maximum fitness, as median and quartiles over seeds
+    origin.png    additions by variation over time, and the variation that each elite came from
+    reach.png     the archive beside the descriptors that the actor reaches when asked for the same
 
-Each is written as PNG and as PDF. `draw_comparison` lays the curves of several runs together.
+Each figure is written as PNG and as PDF. `draw_comparison` draws the curves of several runs
+together.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ CURVES = (("qd_score", "QD-score"), ("coverage", "coverage in %"), ("max_fitness
 
 
 def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
-    """Draw what a run has data for, in its own `figures`; the pictures, most telling first."""
+    """Draw the figures that a run has data for. Returns their paths, the archive first.
+
+    They show the given seed, or else the one with the highest QD-score.
+    """
     facts = directories.read_facts(run)
     run.figures.mkdir(exist_ok=True)
     drawn = []
@@ -55,7 +59,7 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
             seeds = list(run.config().seed_numbers)
             index = snapshots.best_seed(snapshot) if seed is None else _index(seeds, seed)
             drawn.append(_save(_archive_figure(facts, snapshot, index, seeds), run, "archive"))
-            # An evaluation of another iteration would be of another archive.
+            # An evaluation of another iteration belongs to another archive.
             current = evaluation.iteration_of(run.evaluation) == int(snapshot["iteration"])
             if facts["actor_conditioned"] and current:
                 cells = logs.read_table(run.evaluation / "cells.csv")
@@ -74,8 +78,8 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
 def draw_comparison(runs: Sequence[RunDirectory], output: Path) -> list[Path]:
     """Draw learning curves of several runs, a figure for each task.
 
-    Runs of a task that differ in what their metrics depend on, for example in the number of cells,
-    are told apart in the legend, and a warning says which metrics do not compare.
+    Metrics of a task depend on settings such as the number of cells. If these differ between runs,
+    the legend shows them, and a warning says which metrics are not comparable.
     """
     by_task: dict[str, dict[Path, _Drawn]] = {}
     for run in runs:
@@ -104,7 +108,7 @@ class _Drawn(NamedTuple):
     properties: Mapping[str, str]
 
 
-# What metrics depend on, and the metrics that do not compare where it differs.
+# Settings that metrics depend on -> metrics that are not comparable if the setting differs.
 _DEPENDENT = {
     "number of cells": ("QD-score", "coverage"),
     "descriptor bounds": ("QD-score", "coverage"),
@@ -115,7 +119,7 @@ _DEPENDENT = {
 
 
 def _properties(run: RunDirectory, facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the metrics of a run depend on, in words for the legend."""
+    """Return the settings that a run's metrics depend on, in words for the legend."""
     sides = zip(facts["descriptor_low"], facts["descriptor_high"], strict=True)
     bounds = " x ".join(f"[{low:g}, {high:g}]" for low, high in sides)
     texts = (
@@ -129,7 +133,7 @@ def _properties(run: RunDirectory, facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _labels(task: str, entries: Sequence[_Drawn]) -> list[str]:
-    """Return a label for each run of a task. Warns if they do not compare."""
+    """Return a label for each run of a task. Warns if their metrics are not comparable."""
     differing = {
         name: list(dict.fromkeys(entry.properties[name] for entry in entries))
         for name in _DEPENDENT
@@ -155,12 +159,14 @@ def _labels(task: str, entries: Sequence[_Drawn]) -> list[str]:
 
 
 def _index(seeds: Sequence[int], seed: int) -> int:
+    """Return the position of a seed, or raise a ValueError."""
     if seed not in seeds:
         raise ValueError(f"--seed {seed} is not one of this run's: {', '.join(map(str, seeds))}")
     return seeds.index(seed)
 
 
 def _save(figure, where: RunDirectory | Path, name: str) -> Path:
+    """Write a figure as PNG and as PDF, and return the path of the PNG."""
     directory = where.figures if isinstance(where, RunDirectory) else where
     path = directory / f"{name}.png"
     for target in (path, path.with_suffix(".pdf")):
@@ -191,7 +197,7 @@ def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
 
 
 def _reach_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
-    """Draw the archive, the actor asked for each elite's descriptor, and what it reached."""
+    """Draw the archive, and the actor's rollouts when asked for each elite's descriptor."""
     chosen = cells["seed"] == seed
     rows = {name: values[chosen] for name, values in cells.items()}
     cell, size = rows["cell"].astype(int), len(facts["descriptor_low"])
@@ -204,7 +210,7 @@ def _reach_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
         (stored, places, f"Archive: {len(cell)} elites\nQD-score {_sum(stored)}"),
         (actor, places, f"One actor, by the descriptor asked for\nQD-score {_sum(actor)}"),
     ]
-    if "actor_cell" in rows:  # tables of earlier versions do not have it
+    if "actor_cell" in rows:  # earlier versions did not write it
         rebinned = _rebinned(snapshot, rows)
         covered = 100 * np.isfinite(rebinned).mean()
         title = f"The same rollouts, by the cell reached\nQD-score {_sum(rebinned)}"
@@ -285,13 +291,13 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
 
 
 def _with_gap(label: str, table: Mapping[str, np.ndarray]) -> str:
-    """Return a curve's label, with the iterations that its table lacks."""
+    """Return a curve's label. It names the iterations that the table lacks."""
     missing = gaps.within(table["iteration"][:, 0])
     return f"{label} (without {gaps.in_words(missing)})" if missing else label
 
 
 def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int):
-    """Additions by variation over time, and where in the archive their elites are."""
+    """Draw additions by variation over time, and the variation of each elite in the archive."""
     origins = [name.removeprefix("added.") for name in table if name.startswith("added.")]
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, 4.6), width_ratios=(1.3, 1), layout="constrained"
@@ -301,7 +307,7 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
         x, added = smoothed(iterations, spent, table[f"added.{origin}"].mean(axis=1))
         colour = COLOURS[i % 8]
         left.plot(x, added, color=colour, linestyle=STYLES[i % 8], label=origin, linewidth=1.6)
-    left.set(xlabel="evaluations", ylabel="added in an iteration")
+    left.set(xlabel="evaluations", ylabel="added per iteration")
     left.set_title(f"{facts['algorithm']} on {facts['task']}: additions by variation")
     left.xaxis.set_major_formatter(thousands)
     left.set_ylim(bottom=0)
@@ -331,4 +337,4 @@ def _draw_origins(axes, facts, snapshot, index: int) -> None:
         if i in present
     ]
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1))
-    axes.set_title("who made the elites")
+    axes.set_title("variation that made each elite")

@@ -1,7 +1,7 @@
-"""Read files that somebody may have cut, edited or replaced since they were written.
+"""Read files that may have been truncated, edited or replaced since they were written.
 
-Every error names the file and says what is wrong with it, in one line. A file that is no plain file
-is refused: a pipe would block for ever. Files are checked for their size before they are read.
+Every error is one line that names the file and what is wrong with it. Only plain files are read,
+because a pipe would block forever. Their size is checked first.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class RunError(Exception):
 
 
 def read_text(path: Path, most: int = 64 * MEGABYTE, error: Error = RunError) -> str:
-    """Read a text file of at most that many bytes. A byte-order mark is dropped."""
-    # O_NONBLOCK: opening a pipe that nobody writes to would wait.
+    """Read a UTF-8 text file of at most `most` bytes. A byte order mark is dropped."""
+    # O_NONBLOCK, because opening a pipe without a writer would block.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
@@ -112,8 +112,8 @@ def read_csv(
 ) -> tuple[list[str], Rows]:
     """Read header and rows of a CSV file. Every row has as many fields as the header.
 
-    An `unfinished` file may end in half a line, which is left out: a process that was killed wrote
-    it, or one that still writes.
+    An `unfinished` file may end in an incomplete line, which is left out. The process that wrote it
+    was killed, or is still writing.
     """
     text = read_text(path, 4000 * MEGABYTE, error)
     lines = text.splitlines() if not unfinished else text.split("\n")[:-1]
@@ -131,6 +131,6 @@ def read_csv(
 
 
 def columns_needed(path: Path, header: Sequence[str], needed: Sequence[str], error: Error) -> None:
-    """Raise if a table lacks a column."""
+    """Raise an error if a table lacks a column."""
     if missing := [name for name in needed if name not in header]:
         raise error(f"{path}: damaged: the column {', '.join(missing)} is missing")

@@ -39,7 +39,7 @@ def write(network: Network, path: Path) -> None:
 
 
 def run(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    """Read a file and return the actions [N, A] for observations, and descriptors, [N, ...]."""
+    """Read a file, and return its actions [N, A] for observations and descriptors [N, ...]."""
     return {".onnx": _run_onnx, ".safetensors": _run_safetensors}[path.suffix](path, inputs)
 
 
@@ -96,7 +96,7 @@ def _write_onnx(network: Network, path: Path) -> None:
         nodes.append(helper.make_node("Tanh" if last else "Relu", [f"dense_{i}"], [value]))
     outputs = [number("action", len(network.layers[-1][1]))]
     graph = helper.make_graph(nodes, "policy", inputs, outputs, constants)
-    # Old versions of the format: every runtime of recent years reads them.
+    # Old versions of the format, which every recent runtime reads.
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8, producer_name="elites"
     )

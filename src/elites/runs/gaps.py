@@ -1,9 +1,9 @@
 """Find the iterations that the tables of a run lack.
 
 A table may be older than the checkpoint that the run continues from, for example after it was
-restored from a backup, or it may be gone. Training continues and appends new rows; those in between
-stay missing. The tables themselves show that: `metrics.csv` has a row for every iteration, and each
-checkpoint lists the iterations that `reach.csv` has rows of.
+restored from a backup. It may also be deleted. Training then continues and appends new rows, and
+the rows in between stay missing. They are found because `metrics.csv` has a row for every
+iteration, and each checkpoint lists the iterations that `reach.csv` has rows for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from elites.runs.directory import (
 from elites.words import spans
 
 REEVALUATED = "reevaluated"
-"""Name of the list of iterations in a checkpoint's information."""
+"""Key of the list of re-evaluated iterations in a checkpoint's information."""
 
 
 class Gap(NamedTuple):
@@ -47,16 +47,16 @@ class Gap(NamedTuple):
 def find(run: RunDirectory, through: int | None = None) -> list[Gap]:
     """Return the gaps in the tables of a run, up to iteration `through`.
 
-    If `through` is not given, rows are expected up to the newest checkpoint. Rows behind it may
-    have gaps as well.
+    If `through` is not given, rows are expected up to the newest checkpoint. Gaps in the rows after
+    it are returned as well.
     """
-    newest, expected_again = _newest(run)  # before the tables, which a running training extends
+    newest, expected_again = _newest(run)  # read first: a running training extends the tables
     seeds = run.config().seeds
     found = []
     for path, expected in ((run / METRICS, None), (run / REACH, expected_again)):
         try:
             have = _iterations(path, seeds)
-        except RunError:  # damaged: whoever needs its values complains
+        except RunError:  # damaged: readers of its values report that
             continue
         last = max([newest, *have]) if through is None else through
         wanted = range(1, last + 1) if expected is None else expected
@@ -78,12 +78,12 @@ def within(iterations: np.ndarray, through: int = 0) -> list[int]:
 
 
 def reevaluated(run: RunDirectory, through: int) -> list[int]:
-    """Return the iterations up to `through` that were re-evaluated, also if their rows are lost."""
+    """Return the iterations up to `through` that were re-evaluated, even if their rows are lost."""
     return sorted(i for i in _newest(run)[1] if i <= through)
 
 
 def _newest(run: RunDirectory) -> tuple[int, set[int]]:
-    """Return the iteration of the newest checkpoint, and those re-evaluated up to then."""
+    """Return the iteration of the newest checkpoint, and the iterations re-evaluated until then."""
     for place in reversed(checkpoints.complete(run.checkpoints)):
         with contextlib.suppress(checkpoints.CheckpointError, OSError):
             information = checkpoints.read_manifest(place)["information"]

@@ -1,4 +1,4 @@
-"""A run in a few lines, from its files alone."""
+"""Describe a run in a few lines, from its files alone."""
 
 from __future__ import annotations
 

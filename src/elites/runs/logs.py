@@ -1,14 +1,14 @@
-"""Metrics on disk: a CSV table, and the same numbers as TensorBoard events.
+"""Write and read metrics: a CSV table, and the same numbers as TensorBoard events.
 
-A row of the table is one iteration of one seed. Rows are appended; a process that is killed may
-leave half a line at the end, which readers pass over. When a run resumes, rows after its checkpoint
-are dropped, so that no iteration appears twice.
+A row of the table is one iteration of one seed. Rows are appended. A killed process may leave an
+incomplete last line, which readers skip. When a run resumes, rows after its checkpoint are dropped,
+so that no iteration appears twice.
 
-Readers find a row by its columns `iteration` and `seed`, never by its position: a table that is
-older than the checkpoint leaves a gap (see `elites.runs.gaps`).
+Readers find a row by its columns `iteration` and `seed`, never by its position, because a table
+that is older than the checkpoint has a gap (see `elites.runs.gaps`).
 
-TensorBoard reads files of records: length, checksum, a protocol-buffer message, checksum. The few
-message fields that scalars need are written here by hand.
+A TensorBoard file is a sequence of records: length, checksum, protocol-buffer message, checksum.
+This module encodes the few message fields that scalars need.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from elites.runs.directory import METRICS, RunDirectory, RunError, flush, naming, write_text
+from elites.runs.directory import METRICS, RunDirectory, RunError, flush, path_in_errors, write_text
 
 # ------------------------------------------------------------------------------------------- CSV
 
 
 def text_of(value: Any) -> str:
-    """A number with as many digits as it has, and no more."""
+    """Return a value as text. A number has the digits needed to read it back exactly."""
     if isinstance(value, np.generic):
         value = (
             value.astype(np.float64) if value.dtype.kind == "f" and value.itemsize > 4 else value
@@ -38,36 +38,38 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-class _Growing:
-    """A file that is appended to; its errors name it."""
+class _AppendedFile:
+    """A file that is appended to. Its errors contain the path."""
 
     path: Path
     _file: IO[Any]
 
     def sync(self) -> None:
-        with naming(self.path):
+        """Flush the file to disk."""
+        with path_in_errors(self.path):
             flush(self._file)
 
     def close(self) -> None:
-        with naming(self.path):
+        with path_in_errors(self.path):
             self._file.close()
 
 
-class Table(_Growing):
-    """A CSV file that grows by rows."""
+class Table(_AppendedFile):
+    """A CSV file to which rows are appended."""
 
     def __init__(self, path: Path, columns: Sequence[str], through: int | None = None):
-        """Start a table; or go on with one, keeping the rows up to iteration `through`."""
+        """Start a table. With `through`, continue an existing one after that iteration."""
         self.path, self.columns = path, list(columns)
         if through is not None and path.exists():
-            _keep_until(path, self.columns, through)
+            _drop_rows_after(path, self.columns, through)
         else:
             write_text(path, _line(self.columns))
         self._file = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append rows, given by column."""
         text = "".join(_line([text_of(row[name]) for name in self.columns]) for row in rows)
-        with naming(self.path):
+        with path_in_errors(self.path):
             self._file.write(text)
             self._file.flush()
 
@@ -78,13 +80,14 @@ def _line(cells: Sequence[str]) -> str:
     return buffer.getvalue()
 
 
-def _keep_until(path: Path, columns: Sequence[str], iteration: int) -> None:
+def _drop_rows_after(path: Path, columns: Sequence[str], iteration: int) -> None:
+    """Rewrite a table without the rows after an iteration, and with all of the columns."""
     header, rows = _rows(path)
-    # Earlier versions wrote fewer columns; their rows are completed.
+    # Earlier versions wrote fewer columns. The others become NaN.
     if "iteration" not in header or header != [name for name in columns if name in header]:
         raise RunError(
             f"{path}: its columns are {', '.join(header) or 'none'}, this run writes "
-            f"{', '.join(columns)}. Move the file away to go on without it"
+            f"{', '.join(columns)}. Move the file away to continue without it"
         )
     place = header.index("iteration")
     kept = [row for row in rows if int(row[place]) <= iteration]
@@ -95,10 +98,10 @@ def _keep_until(path: Path, columns: Sequence[str], iteration: int) -> None:
 
 
 def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Header and complete rows; half a last line is passed over, any other damage is an error."""
+    """Return header and complete rows. An incomplete last line is skipped, other damage raises."""
     text = path.read_text(encoding="utf-8", errors="replace")
     lines = text.split("\n")
-    whole = lines[:-1]  # behind the last line break there is nothing, or half a line
+    whole = lines[:-1]  # after the last line break there is nothing, or an incomplete line
     if not whole:
         return [], []
     header, *rows = csv.reader(whole)
@@ -111,7 +114,7 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def read_table(path: Path) -> dict[str, np.ndarray]:
-    """A table by column. Numbers become numbers; half a last line is passed over."""
+    """Read a table by column. Columns of numbers become numeric. Skips an incomplete last line."""
     header, rows = _rows(path)
     table = {}
     for i, name in enumerate(header):
@@ -124,10 +127,10 @@ def read_table(path: Path) -> dict[str, np.ndarray]:
 
 
 def metrics(run: RunDirectory) -> dict[str, np.ndarray]:
-    """Return the metrics of a run as columns [n, seeds], or nothing before there are any.
+    """Return the metrics of a run as columns [n, seeds]. Empty before the first iteration.
 
     A row is an iteration that `metrics.csv` has for all seeds. Rows are in the order of iterations,
-    but iterations may be missing: compare runs by the column `evaluations`, not by row.
+    but iterations may be missing. Compare runs by the column `evaluations`, not by row.
     """
     path = run / METRICS
     return read_metrics(path, run.config().seeds) if path.exists() else {}
@@ -148,11 +151,11 @@ def read_metrics(path: Path, seeds: int) -> dict[str, np.ndarray]:
 
 
 def by_seed(table: Mapping[str, np.ndarray], seeds: int) -> dict[str, np.ndarray]:
-    """Return columns [n, seeds] of a table whose rows are given by columns iteration and seed.
+    """Arrange a table with columns `iteration` and `seed` as columns [n, seeds].
 
-    Iterations and seeds are sorted. An iteration that lacks a seed is left out: the last one of a
-    table that is being written, or one where an old copy of a table ends. Of two rows of the same
-    iteration and seed, the later counts.
+    Iterations and seeds are sorted. An iteration that lacks a seed is left out. This happens at the
+    end of a table that is being written, and where an old copy of a table ended. If an iteration
+    and seed has two rows, the later one counts.
     """
     if not table:
         return {}
@@ -167,21 +170,22 @@ def by_seed(table: Mapping[str, np.ndarray], seeds: int) -> dict[str, np.ndarray
 # ----------------------------------------------------------------------------------- TensorBoard
 
 
-class Events(_Growing):
+class Events(_AppendedFile):
     """A TensorBoard event file."""
 
     def __init__(self, directory: Path, step: int):
-        """Begin at a step: what an earlier session logged beyond it is superseded."""
+        """Start after a step. Events that an earlier session logged after it are superseded."""
         directory.mkdir(parents=True, exist_ok=True)
         taken = len(list(directory.iterdir()))
         now = time.time()
         self.path = directory / f"events.out.tfevents.{int(now):010d}.{taken:04d}"
         self._file = open(self.path, "xb")  # noqa: SIM115
         self._write(_double(1, now) + _bytes(3, b"brain.Event:2"))
-        # A session that starts at a step (message SessionLog, status START) purges later ones.
+        # The message SessionLog with status START makes TensorBoard discard later steps.
         self._write(_double(1, now) + _integer(2, step + 1) + _bytes(7, _integer(1, 1)))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write the scalars of a step, by tag."""
         summary = b"".join(
             _bytes(1, _bytes(1, tag.encode()) + _float(2, float(value)))
             for tag, value in values.items()
@@ -190,7 +194,7 @@ class Events(_Growing):
 
     def _write(self, message: bytes) -> None:
         length = struct.pack("<Q", len(message))
-        with naming(self.path):
+        with path_in_errors(self.path):
             self._file.write(length + _masked_crc(length) + message + _masked_crc(message))
 
 
@@ -229,6 +233,7 @@ _CRC = tuple(_crc_table())
 
 
 def crc32c(data: bytes) -> int:
+    """Return the CRC-32C checksum."""
     value = 0xFFFFFFFF
     for byte in data:
         value = value >> 8 ^ _CRC[(value ^ byte) & 0xFF]
@@ -236,6 +241,6 @@ def crc32c(data: bytes) -> int:
 
 
 def _masked_crc(data: bytes) -> bytes:
-    """A checksum of a checksum would be zero; the format rotates and shifts it."""
+    """Return the checksum of a record, rotated and offset as the format requires."""
     value = crc32c(data)
     return struct.pack("<I", ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF)

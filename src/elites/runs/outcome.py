@@ -1,4 +1,4 @@
-"""How a session of training ended."""
+"""Outcome of a training session."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Where a run stands after a session."""
+    """Progress of a run after a session."""
 
     iteration: int
     total: int
@@ -16,4 +16,4 @@ class Outcome:
     """Training time over all sessions."""
     interrupted: bool
     already: bool = False
-    """The run was finished before, and nothing was done."""
+    """Whether the run was finished before, so that nothing was computed."""

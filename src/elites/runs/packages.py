@@ -1,4 +1,4 @@
-"""Optional packages, and how to install them."""
+"""Check for optional packages."""
 
 from __future__ import annotations
 

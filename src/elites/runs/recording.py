@@ -150,9 +150,9 @@ def _last_good(run: RunDirectory) -> str:
 
 
 class _Saver:
-    """Writes checkpoints while training continues: one at a time, in a thread of its own.
+    """Writes checkpoints in a thread while training continues, one at a time.
 
-    The next call here raises the errors of that thread.
+    Errors of the thread are raised by the next call.
     """
 
     def __init__(self, run: RunDirectory):

@@ -1,7 +1,7 @@
-"""Pack a run into one zip file, and unpack it.
+"""Pack a run into a zip file, and unpack it.
 
-Unpacking trusts nothing: a name that leads outside, a link, a file twice, or more bytes than
-allowed are refused, and nothing is left behind.
+Unpacking trusts nothing. It refuses names outside of the run, links, duplicate files, and more
+bytes than allowed. It then leaves no files behind.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path, PurePosixPath
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs.directory import RunDirectory, RunError, naming
+from elites.runs.directory import RunDirectory, RunError, path_in_errors
 
-# What a run consists of. Nothing else travels: least of all code.
+# The files of a run. No other file is packed or unpacked, and no code.
 _LAYOUT = re.compile(
     r"(config|resolved|environment)\.json|(metrics|reach)\.csv|summary\.md"
     r"|events/seed_\d+/events\.out\.tfevents\.[\d.]+"
@@ -27,12 +27,12 @@ _LAYOUT = re.compile(
     r"|evaluation(_\d{9})?/(metrics|cells)\.csv|figures/[a-z_]+\.(png|pdf)|kernels/[\w.-]+"
 )
 MAX_SIZE = 1.0
-"""Gigabytes that a run may unpack to, unless more is allowed."""
-_MAX_RATIO = 20  # a zip that unpacks to more than this many times its size is not a plausible run
+"""Default limit for the unpacked size of a run, in gigabytes."""
+_MAX_RATIO = 20  # a run of any size may unpack to this many times the size of its zip
 
 
 def belongs_to_a_run(name: str) -> bool:
-    """Whether a path inside a run's directory is that of one of its files."""
+    """Return whether a path inside a run's directory is one of a run's files."""
     return bool(_LAYOUT.fullmatch(name))
 
 
@@ -43,7 +43,7 @@ def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
     """
     if output.exists():
         raise ValueError(f"{output} exists already. Choose another --output")
-    # Locked, because the files of a run that is being written change while they are read.
+    # Locked, because files of a running training would change while they are read.
     with (
         directories.locked(run.path),
         directories.replacing(output) as temporary,
@@ -58,9 +58,9 @@ def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
 
 
 def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirectory:
-    """Make a run directory from a zip file, or refuse it and leave nothing behind.
+    """Unpack a zip file to a run directory, or raise and leave no files behind.
 
-    `max_size` is the largest size to unpack to, in gigabytes.
+    `max_size` limits the unpacked size, in gigabytes.
     """
     directories.refuse_existing(output)
     if not source.is_file():
@@ -69,7 +69,7 @@ def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirecto
         raise ValueError(f"--max-size must be above 0, got {max_size:g}")
     parent = Path(os.path.abspath(output)).parent
     parent.mkdir(parents=True, exist_ok=True)
-    # A name of its own for each process: two may unpack at the same time.
+    # Each process has its own directory, because two may unpack at the same time.
     temporary = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=parent))
     try:
         with zipfile.ZipFile(source) as file:
@@ -93,10 +93,10 @@ def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirecto
 
 
 def _extract(source: Path, file: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) -> None:
-    """Write one file of a zip, which must not be longer than it declares."""
+    """Write one file of a zip. Raises if it is longer than it declares."""
     target.parent.mkdir(parents=True, exist_ok=True)
     left = info.file_size
-    with naming(target), file.open(info) as inside, open(target, "xb") as outside:
+    with path_in_errors(target), file.open(info) as inside, open(target, "xb") as outside:
         while block := inside.read(1 << 20):
             left -= len(block)
             if left < 0:
@@ -115,13 +115,14 @@ def _put_in_place(temporary: Path, output: Path) -> None:
             if not output.exists():
                 raise
     with directories.locked(output):
-        directories.refuse_existing(output)  # another process may have been faster
+        directories.refuse_existing(output)  # another process may have unpacked there meanwhile
         # The configuration makes a directory a run, so it comes last.
         for entry in sorted(temporary.iterdir(), key=lambda p: p.name == directories.CONFIG):
             entry.rename(output / entry.name)
 
 
 def _umask() -> int:
+    """Return the file mode creation mask of the process."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -145,6 +146,7 @@ def _refuse_large(
 
 
 def _refuse_unsafe(source: Path, members: list[zipfile.ZipInfo]) -> None:
+    """Raise if a zip contains a file that is not a plain file of a run, or one twice."""
     seen: set[str] = set()
     for info in members:
         name = info.filename
@@ -155,7 +157,7 @@ def _refuse_unsafe(source: Path, members: list[zipfile.ZipInfo]) -> None:
         if kind not in (0, stat.S_IFREG):
             raise RunError(f"{source}: refused, '{name}' is a link or a device, not a plain file")
         if not belongs_to_a_run(name):
-            raise RunError(f"{source}: refused, '{name}' is no file of a run")
+            raise RunError(f"{source}: refused, '{name}' is not a file of a run")
         if name in seen:
             raise RunError(f"{source}: refused, it holds '{name}' twice")
         seen.add(name)

@@ -1,4 +1,4 @@
-"""How a run is stopped from outside, even while the compiler has the main thread."""
+"""Stop a run on a signal, even while the compiler occupies the main thread."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """Ctrl-C, SIGTERM, a closed terminal: the first ends the loop, the second the process.
+    """Handles Ctrl-C, SIGTERM and a closed terminal.
 
-    The operating system tells a thread of ours through a pipe, because Python's own handlers wait
-    for the main thread, which may be inside the compiler for long.
+    The first signal sets `received`, which ends the training loop. The second ends the process. A
+    thread receives the signals through a pipe, because Python's own handlers wait for the main
+    thread, which may be inside the compiler for minutes.
     """
 
     def __init__(self, when: str = "after this iteration"):
@@ -24,12 +25,12 @@ class Signals:
     def __enter__(self) -> Signals:
         self._old = {}
         if threading.current_thread() is not threading.main_thread():
-            return self  # only the main thread may handle signals; elsewhere they stay as they are
+            return self  # only the main thread may set handlers
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in _STOPPING:
-            # Under nohup, a run is not to end with its terminal.
+            # Under nohup, a run continues after its terminal closes.
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue
             self._old[number] = signal.signal(number, lambda number, frame: None)
@@ -42,7 +43,7 @@ class Signals:
             if number not in _STOPPING:
                 continue
             if self.received is not None:
-                _tell(b"\nelites: left at once; what was saved before is intact\n")
+                _tell(b"\nelites: left at once; saved checkpoints are intact\n")
                 os._exit(128 + number)
             self.received = number
             _tell(f"\nelites: stopping {self._when}; once more to leave at once\n".encode())
@@ -57,5 +58,6 @@ class Signals:
 
 
 def _tell(message: bytes) -> None:
+    """Write a message to standard error, from any thread."""
     with contextlib.suppress(OSError):
         os.write(2, message)

@@ -1,4 +1,7 @@
-"""The archive over time, without its policies: a small file for each checkpoint, kept for good."""
+"""Snapshots: the archive without its policies, in a small file for each checkpoint.
+
+Unlike checkpoints, all snapshots of a run are kept.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from elites.runs.directory import RunDirectory, RunError
 
 
 def write(run: RunDirectory, iteration: int, weights: checkpoints.Arrays) -> None:
-    """Write that of an iteration, of the weights of its checkpoint."""
-    with directories.naming(run.snapshots):
+    """Write the snapshot of an iteration. `weights` are those of its checkpoint."""
+    with directories.path_in_errors(run.snapshots):
         run.snapshots.mkdir(exist_ok=True)
     arrays = {
         "fitness": weights["archive.fitness"],
@@ -28,7 +31,7 @@ def write(run: RunDirectory, iteration: int, weights: checkpoints.Arrays) -> Non
 
 
 def paths(run: RunDirectory) -> list[Path]:
-    """All there are, the newest last; their names are the iterations."""
+    """Return the paths of all snapshots, the newest last. Their names are the iterations."""
     return sorted(run.snapshots.glob("[0-9]*.npz")) if run.snapshots.is_dir() else []
 
 
@@ -39,7 +42,7 @@ def newest(run: RunDirectory) -> dict[str, np.ndarray] | None:
 
 
 def read(run: RunDirectory, path: Path) -> dict[str, np.ndarray]:
-    """Read a snapshot, checking that its arrays are those of the run."""
+    """Read a snapshot, and check that its arrays fit the run."""
     arrays = checkpoints.read_arrays(path)
     config, facts = run.config(), directories.read_facts(run)
     seeds, cells, size = config.seeds, config.hp.cells, len(facts["descriptor_low"])
@@ -63,5 +66,6 @@ def read(run: RunDirectory, path: Path) -> dict[str, np.ndarray]:
 
 
 def best_seed(snapshot: Mapping[str, np.ndarray]) -> int:
+    """Return the index of the seed with the highest QD-score."""
     fitness = snapshot["fitness"]
     return int(np.argmax(np.where(np.isfinite(fitness), fitness, 0.0).sum(axis=1)))

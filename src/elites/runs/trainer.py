@@ -83,7 +83,7 @@ def train(
 
 
 def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Comparison) -> None:
-    """Write what the run is, and remove what a killed process left behind."""
+    """Write configuration, facts and environment. Removes leftovers of a killed process."""
     fingerprint = compared.fingerprint or unchanged.fingerprint(config, job)
     facts = job.facts() | {unchanged.FINGERPRINT: fingerprint}
     directories.write_json(run / directories.CONFIG, config.to_json())
@@ -256,6 +256,7 @@ def _warn_of_gaps(run: RunDirectory, through: int) -> None:
 
 
 def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome) -> None:
+    """Write `summary.md`, which also marks the run as finished."""
     algorithm = job.algorithm
     problem = algorithm.problem
     layers = "-".join(map(str, algorithm.policy.sizes))

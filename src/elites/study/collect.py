@@ -1,10 +1,10 @@
-"""The results of a study as arrays: curves and final metrics of every algorithm on every task.
+"""Collect the results of a study: curves and final metrics of every algorithm on every task.
 
-Works on what is there: runs that are unfinished, seeds that are spread over several runs, files
-that are being written. What could not be read is named, and left out.
+Runs may be unfinished, seeds may be spread over several runs, and files may be growing. Files that
+cannot be read are left out and listed as problems.
 
-Results of other programs come as CSV with the columns `evaluations`, `metric`, `value`, and, where
-there are several, `seed`, `task` and `label`.
+Results of other programs are CSV files with the columns `evaluations`, `metric` and `value`. The
+columns `seed`, `task` and `label` are needed if there are several of them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ AXES = (
 
 @dataclasses.dataclass(eq=False)
 class Group:
-    """One algorithm on one task; or another program's results, `imported`."""
+    """Results of one algorithm, or of another program if `imported`, on one task."""
 
     task: str
     label: str
@@ -52,40 +52,47 @@ class Group:
     finished: int = 0
     """Seeds whose runs are done."""
     budgets: set[int] = dataclasses.field(default_factory=set)
-    """Evaluations that its runs were asked for; one number unless some were trained longer."""
+    """Budgets of its runs, in evaluations. There are several if some runs were trained longer."""
     curves: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    """metric -> [n, seeds], at the evaluations that all seeds have rows of; the axes among them"""
+    """metric or axis -> [n, seeds], at the evaluations that every seed has a row for"""
     final: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     """metric -> [finished seeds]"""
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
     archive: dict[str, np.ndarray] | None = None
-    """A snapshot of the seed with the best QD-score, alone."""
+    """Snapshot of the seed with the highest QD-score."""
     archive_seed: int | None = None
     runs: list[Item] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
 class Results:
+    """Results of a study."""
+
     groups: list[Group]
     problems: list[str]
+    """Messages about results that are missing or could not be read."""
 
     @property
     def tasks(self) -> list[str]:
         return tasks_of(self.groups)
 
     def of(self, task: str) -> list[Group]:
+        """Return the results on a task."""
         return [group for group in self.groups if group.task == task]
 
     @property
     def unfinished(self) -> list[Group]:
+        """The algorithms with seeds that are not finished."""
         return [g for g in self.groups if not g.imported and g.finished < g.planned]
 
 
 def tasks_of(groups: Sequence[Group]) -> list[str]:
+    """Return the tasks of some results, each once."""
     return list(dict.fromkeys(group.task for group in groups))
 
 
 def collect(study: Study) -> Results:
+    """Read the results of all runs of a study, and the imported ones."""
     groups: dict[tuple[str, str], Group] = {}
     tables: dict[tuple[str, str], list[Mapping[str, np.ndarray]]] = defaultdict(list)
     problems: list[str] = []
@@ -111,7 +118,7 @@ def collect(study: Study) -> Results:
     if study.imported.is_dir():
         for path in sorted(study.imported.glob("*.csv")):
             try:
-                theirs = read_foreign(path, [group.task for group in groups.values()])
+                theirs = read_imported(path, [group.task for group in groups.values()])
                 refuse_taken_labels(path, theirs, algorithms)
                 algorithms |= {group.label for group in theirs}
                 found += theirs
@@ -127,7 +134,7 @@ def _add_run(
     item: Item,
     problems: list[str],
 ) -> None:
-    """Add a run to its group, and its metrics to `tables`. Missing iterations are a problem."""
+    """Add a run to its group, and its metrics to `tables`. Reports missing iterations."""
     run = study.run(item)
     table = logs.metrics(run) if run.exists() else {}
     begun, done = len(table.get("iteration", ())) > 0, study.state(item) == "done"
@@ -159,10 +166,10 @@ def _add_run(
 
 
 def _joined(tables: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Return columns [n, seeds] of several runs side by side, at the evaluations that all have.
+    """Return the columns [n, seeds] of several runs at the evaluations that all of them have.
 
-    Runs may have got to different iterations, and their metrics may lack some. Returns nothing if
-    they have no evaluations in common.
+    Runs may be at different iterations, and their metrics may lack some. Returns nothing if they
+    have no evaluations in common.
     """
     if not tables:
         return {}
@@ -181,6 +188,7 @@ def _joined(tables: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]
 
 
 def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
+    """Store the run's archive with the highest QD-score if it beats that of its group."""
     snapshot = snapshots.newest(run)
     if snapshot is None:
         return
@@ -196,11 +204,11 @@ def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
         group.archive, group.archive_seed = mine, item.seed_numbers[best]
 
 
-# ----------------------------------------------------------------------------- of other programs
+# ----------------------------------------------------------------------------- imported results
 
 
-def read_foreign(path: Path, known_tasks: Sequence[str]) -> list[Group]:
-    """Read curves of another program. `known_tasks` are the tasks of the study."""
+def read_imported(path: Path, known_tasks: Sequence[str]) -> list[Group]:
+    """Read the curves of another program from CSV. `known_tasks` are the tasks of the study."""
     known_tasks = list(dict.fromkeys(known_tasks))
     known = [name for name, _ in ARCHIVE_METRICS]
     # task, label -> metric -> seed -> evaluations -> value
@@ -208,7 +216,7 @@ def read_foreign(path: Path, known_tasks: Sequence[str]) -> list[Group]:
         lambda: defaultdict(lambda: defaultdict(dict))
     )
     lines: dict[tuple[Any, ...], int] = {}
-    for number, row in _foreign_rows(path):
+    for number, row in _imported_rows(path):
         where = f"{path}, line {number}"
         task = row.get("task") or (known_tasks[0] if len(known_tasks) == 1 else "")
         if task not in known_tasks:
@@ -234,16 +242,16 @@ def read_foreign(path: Path, known_tasks: Sequence[str]) -> list[Group]:
                 f"{x:,.10g} evaluations; the first is in line {first}{several}"
             )
         points[task, label][metric][seed][x] = y
-    return [_foreign_group(path, *key, metrics) for key, metrics in points.items()]
+    return [_imported_group(path, *key, metrics) for key, metrics in points.items()]
 
 
-def _foreign_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
-    """Return the rows of a CSV file with the numbers of their lines.
+def _imported_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
+    """Return the rows of a CSV file with their line numbers.
 
-    Names of columns come in lower case, and without spaces around them, as values do.
+    Column names are in lower case. Names and values have no spaces around them.
     """
     try:
-        # Spreadsheets put a byte order mark in front.
+        # Spreadsheet programs write a byte order mark at the beginning.
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             found = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
@@ -267,7 +275,7 @@ def _foreign_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 
 def refuse_taken_labels(path: Path, groups: list[Group], taken: set[str]) -> None:
-    """Two curves of one name could not be told apart."""
+    """Raise a ValueError if a label is in use: two curves could not be told apart."""
     for group in groups:
         if group.label in taken:
             raise ValueError(
@@ -276,13 +284,13 @@ def refuse_taken_labels(path: Path, groups: list[Group], taken: set[str]) -> Non
             )
 
 
-def _foreign_group(
+def _imported_group(
     path: Path, task: str, label: str, metrics: dict[str, dict[int, dict[float, float]]]
 ) -> Group:
-    """Return curves of all seeds at common evaluations, interpolated between their own."""
+    """Return the curves of all seeds, interpolated at common evaluations."""
     seeds = sorted({seed for values in metrics.values() for seed in values})
     group = Group(task, label, imported=True, seeds=seeds, planned=len(seeds), finished=len(seeds))
-    # Only where every seed has values: nothing is extrapolated.
+    # Only where every seed has values, so that no curve is extrapolated.
     curves = [points for by_seed in metrics.values() for points in by_seed.values()]
     first, last = max(min(points) for points in curves), min(max(points) for points in curves)
     if first > last:

@@ -1,4 +1,4 @@
-"""Where runs are computed: what every such place offers, and processes of this machine."""
+"""Engines that compute runs: the interface, and local processes."""
 
 from __future__ import annotations
 
@@ -16,42 +16,46 @@ class Handle(Protocol):
     """A run that is being computed."""
 
     def poll(self) -> int | None:
-        """Its exit code, one of `worker`'s; None while it goes on."""
+        """Return the exit code, one of those in `worker`, or None while the run is computed."""
         ...
 
     def stop(self) -> None:
-        """Ask it to save and end."""
+        """Tell the worker to save and end."""
         ...
 
 
 class Engine(Protocol):
+    """A place to compute runs."""
+
     @property
-    def places(self) -> int:
-        """Runs at a time."""
+    def slots(self) -> int:
+        """Number of runs that are computed at the same time."""
         ...
 
-    def start(self, study: Study, item: Item) -> Handle: ...
+    def start(self, study: Study, item: Item) -> Handle:
+        """Start a worker for a run."""
+        ...
 
 
 def worker_command(study: Path, item: Item) -> list[str]:
-    """What computes a run, as a child of this process."""
+    """Return the command of a worker for a run. The worker must be a child of this process."""
     here = str(os.getpid())
     return [sys.executable, "-m", "elites.study.worker", str(study), item.name, here]
 
 
 class LocalEngine:
-    """Processes of this machine; with several GPUs, one process for each."""
+    """Computes runs in processes of this machine. With several GPUs, each process has one."""
 
-    def __init__(self, places: int | None = None):
+    def __init__(self, slots: int | None = None):
         self._gpus = _visible_gpus()
-        self.places = places or max(len(self._gpus), 1)
-        self._free = list(range(self.places))
+        self.slots = slots or max(len(self._gpus), 1)
+        self._free = list(range(self.slots))
 
     def start(self, study: Study, item: Item) -> Handle:
-        place = self._free.pop(0)
+        slot = self._free.pop(0)
         environment = dict(os.environ)
         if len(self._gpus) > 1:
-            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[place % len(self._gpus)]
+            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot % len(self._gpus)]
         study.logs.mkdir(exist_ok=True)
         with open(study.logs / f"{item.name}.log", "ab") as log:
             process = subprocess.Popen(
@@ -60,9 +64,9 @@ class LocalEngine:
                 stdout=log,
                 stderr=log,
                 env=environment,
-                start_new_session=True,  # Ctrl-C is for the scheduler, which tells them once
+                start_new_session=True,  # Ctrl-C goes to the scheduler, which stops its workers
             )
-        return _LocalHandle(process, lambda: self._free.append(place))
+        return _LocalHandle(process, lambda: self._free.append(slot))
 
 
 class _LocalHandle:
@@ -82,7 +86,7 @@ class _LocalHandle:
 
 
 def _visible_gpus() -> list[str]:
-    """NVIDIA GPUs by number, without loading JAX; those that CUDA_VISIBLE_DEVICES leaves."""
+    """Return the NVIDIA GPUs that CUDA_VISIBLE_DEVICES allows. Does not load JAX."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         return [gpu for gpu in chosen.split(",") if gpu and gpu != "-1"]

@@ -1,7 +1,7 @@
-"""The figures of a study: learning curves, final archives side by side, additions by variation.
+"""Figures of a study: learning curves, final archives side by side, additions by variation.
 
-Algorithms differ by colour (Okabe and Ito's, told apart by colour-blind people) and by line style,
-so that a page in black and white can be read as well.
+Each algorithm has a colour and a line style. The colours are Okabe and Ito's, which colour-blind
+people can tell apart. The line styles keep figures readable in black and white.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from elites.study.collect import ARCHIVE_METRICS, AXES, Group
 
 
 def curves(groups: Sequence[Group], axis: str) -> Any:
-    """The three metrics of an archive over one of `AXES`; None where no group has it."""
+    """Draw the three archive metrics over one of `AXES`. Returns None if no group has that axis."""
     drawn = [group for group in groups if axis in group.curves]
     if not drawn:
         return None
@@ -61,7 +61,7 @@ def curves(groups: Sequence[Group], axis: str) -> Any:
 
 
 def archives(groups: Sequence[Group]) -> Any:
-    """The best archive of each algorithm, on one scale; None where there is none."""
+    """Draw the best archive of each algorithm, on one colour scale, or return None."""
     drawn = [group for group in groups if group.archive is not None]
     if not drawn:
         return None
@@ -95,7 +95,7 @@ def archives(groups: Sequence[Group]) -> Any:
 
 
 def additions(groups: Sequence[Group]) -> Any:
-    """Offspring added in an iteration, by the variation that made them, mean over seeds."""
+    """Draw the offspring added per iteration by each variation, as means over seeds."""
     drawn = [g for g in groups if any(name.startswith("added.") for name in g.curves)]
     if not drawn:
         return None
@@ -110,7 +110,7 @@ def additions(groups: Sequence[Group]) -> Any:
     )
     for panel, group in zip(grid.flat, drawn, strict=False):
         for name in [name for name in group.curves if name.startswith("added.")]:
-            i = origins.index(name)  # a variation looks the same in every panel
+            i = origins.index(name)  # a variation has the same style in every panel
             x, added = smoothed(
                 group.curves["iteration"][:, 0], group.curves["evaluations"][:, 0],
                 group.curves[name].mean(axis=1),
@@ -123,16 +123,16 @@ def additions(groups: Sequence[Group]) -> Any:
         panel.set_xlabel("evaluations")
         panel.xaxis.set_major_formatter(thousands)
         panel.legend(fontsize=8)
-    grid[0, 0].set_ylim(bottom=0)  # of all: the axis is shared
+    grid[0, 0].set_ylim(bottom=0)  # of all panels, which share the axis
     for panel in grid.flat[len(drawn) :]:
         panel.set_axis_off()
     for row in grid:
-        row[0].set_ylabel("added in an iteration")
+        row[0].set_ylabel("added per iteration")
     return figure
 
 
 def save(figure: Any, path: Path) -> str:
-    """Write a figure as PDF; the same as SVG, to be put into a page."""
+    """Write a figure as PDF, and return it as SVG for the report page."""
     with plt.rc_context(STYLE):
         with directories.replacing(path) as temporary:
             figure.savefig(temporary, metadata={"CreationDate": None})
@@ -145,4 +145,5 @@ def save(figure: Any, path: Path) -> str:
 
 
 def styled():
+    """Return a context in which figures have the style of reports."""
     return plt.rc_context({**STYLE, "svg.hashsalt": "elites", "svg.fonttype": "path"})

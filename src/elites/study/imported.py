@@ -1,4 +1,4 @@
-"""Results of other programs that a study keeps, to show them in its report."""
+"""Import results of other programs into a study, to show them in its report."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from elites.study.study import Study
 
 
 def add(study: Study, path: Path) -> None:
-    """Check a CSV file (see `collect.read_foreign`) and copy it into the study.
+    """Check a CSV file (see `collect.read_imported`) and copy it into the study.
 
     Adding the same file again changes nothing.
     """
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
-    groups = collect.read_foreign(path, [tasks.short_name(item.task) for item in study.items()])
+    groups = collect.read_imported(path, [tasks.short_name(item.task) for item in study.items()])
     text = path.read_text(encoding="utf-8")
     copy = study.imported / path.name
     if copy.exists():

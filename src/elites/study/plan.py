@@ -1,17 +1,17 @@
-"""A plan: tasks, algorithms, seeds, budget, and what differs from a preset. Loads without JAX.
+"""Plans of studies: tasks, algorithms, seeds, budget and hyperparameters. Loads without JAX.
 
-A plan is a built-in name or a TOML file:
+A plan is given by a built-in name or as a TOML file:
 
     tasks = ["ant_omni", "walker_uni"]
     algorithms = ["dcg_me", "pga_me", "me"]
     seeds = 10
-    preset = "paper"            # where everything not given comes from
+    preset = "paper"            # gives every value that the plan does not
     evaluations = 200_000
 
     [hp]
     cells = 512
 
-What is wrong with a file is told with the number of the line.
+Errors in a file name the line.
 """
 
 from __future__ import annotations
@@ -42,19 +42,21 @@ BASELINES = ("me", "me_es", "pga_me", "qd_pg")
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
+    """A study to run: every algorithm on every task, with the same seeds and budget."""
+
     tasks: tuple[str, ...]
     algorithms: tuple[str, ...]
     seeds: int = 20
     first_seed: int = 0
     preset: str = "paper"
     evaluations: int | None = None
-    """Budget of each seed; the preset's if None."""
+    """Budget of each seed. None takes the preset's budget."""
     checkpoint_every: int | None = None
     reach_every: int | None = None
     hp: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def config(self, task: str, algorithm: str, seeds: range) -> Config:
-        """The configuration of one run of the study."""
+        """Return the configuration of one run of the study."""
         base = preset(self.preset, task)
         hp = Hyperparameters.of({**vars(base.hp), **self.hp})
         given = {
@@ -69,12 +71,15 @@ class Plan:
 
     @property
     def seed_numbers(self) -> range:
+        """The seeds of every algorithm on every task."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
     def pairs(self) -> list[tuple[str, str]]:
+        """Return every pair of a task and an algorithm."""
         return [(task, algorithm) for task in self.tasks for algorithm in self.algorithms]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the plan as it is saved with a study."""
         return {**dataclasses.asdict(self), "hp": dict(self.hp)}
 
 
@@ -82,13 +87,13 @@ BUILT_IN: dict[str, Plan] = {
     # The paper's main comparison and its ablations: 4 tasks, 8 algorithms, 20 seeds.
     "paper": Plan(PAPER_TASKS, ("dcg_me", *BASELINES, *ABLATIONS[1:])),
     "ablations": Plan(PAPER_TASKS, ABLATIONS),
-    # Minutes on a CPU: that everything works, not that anything is learned.
+    # Takes minutes on a CPU. Shows that everything works, not that anything is learned.
     "smoke": Plan(("point_omni", "arm_reach"), ("dcg_me", "pga_me", "me"), seeds=3, preset="smoke"),
 }
 
 
 def read(name: str) -> Plan:
-    """The plan of that name, or of that file."""
+    """Return the built-in plan of that name, or read the plan from that file."""
     path = Path(name)
     if name in BUILT_IN:
         return BUILT_IN[name]
@@ -104,7 +109,10 @@ def read(name: str) -> Plan:
 
 
 def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
-    """A plan of a table; `where` and `text` are for what is said of mistakes."""
+    """Return the plan that a table describes, or raise a ValueError that names the mistake.
+
+    `where` is the name of the file and `text` its contents, from which the line is found.
+    """
 
     def refusal(what: str, *words: str) -> ValueError:
         line = _line_of(text, words) if text else None
@@ -121,12 +129,12 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
     given = dict(values)
     for name, check in checks.items():
         if name not in values:
-            raise refusal(f"{name} is missing: a list of names")
+            raise refusal(f"{name} is missing. Give a list of names")
         entries = values[name]
         if not isinstance(entries, list | tuple) or not all(isinstance(e, str) for e in entries):
             raise refusal(f"{name} must be a list of names, got {entries!r}", name)
         if not entries:
-            raise refusal(f"{name} is empty: there would be nothing to run", name)
+            raise refusal(f"{name} is empty. Give at least one name", name)
         for entry in entries:
             try:
                 check(entry)
@@ -157,7 +165,10 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
 
 
 def _line_of(text: str, words: tuple[str, ...]) -> int | None:
-    """The first line with one of the words: a field at its beginning, or a name in quotes."""
+    """Return the number of the first line with one of the words, or None.
+
+    A word in quotes may be anywhere in the line. A field must be at the beginning.
+    """
     for word in words:
         if not word:
             continue
@@ -170,9 +181,9 @@ def _line_of(text: str, words: tuple[str, ...]) -> int | None:
 
 
 def refuse_small_budget(plan: Plan, where: str) -> None:
-    """Refuse a budget that does not even pay for the start and one iteration. Loads JAX.
+    """Raise a ValueError if the budget does not cover the start and one iteration. Loads JAX.
 
-    `where` is the name or the file of the plan.
+    `where` is the name or the file of the plan, for the message.
     """
     from elites import training
 

@@ -1,10 +1,10 @@
-"""The report of a study: one page that needs nothing else, and its figures as PDF.
+"""Write the report of a study: one self-contained HTML page, and its figures as PDF.
 
-The page has no script and asks no other host for anything. It works on unfinished studies and says
-so: algorithms are then compared at the last point that all of them have reached.
+The page has no scripts and loads nothing from other hosts. A study may be unfinished: the page says
+so, and compares algorithms at the last evaluation that all of them have reached.
 
-The tests compare one algorithm, the reference, with every other: DCG-MAP-Elites where the plan has
-it, as in the paper, otherwise the plan's first algorithm.
+The tests compare a reference with every other algorithm. The reference is DCG-MAP-Elites, as in the
+paper. If the plan does not have it, the reference is the plan's first algorithm.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from elites.words import counted, number
 
 REFERENCE = "dcg_me"
 PUBLISHED = {
-    # Median over 20 replications after one million evaluations, the paper's second table:
+    # The paper's second table, medians over 20 replications after one million evaluations:
     # QD-score of archive and policy, descriptor error of archive and policy.
     "ant_omni": (8.7e5, 8.3e5, 4.04, 6.25),
     "anttrap_omni": (7.2e5, 7.0e5, 3.44, 5.8),
@@ -55,15 +55,16 @@ _PUBLISHED_ROWS = (
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """Where the algorithms of a task are compared."""
+    """The number of evaluations at which the algorithms of a task are compared."""
 
     text: str
+    """Words for headings: "at the end"."""
     values: dict[str, dict[str, np.ndarray]]
     """metric -> label -> [seeds]"""
 
 
 def write(study: Study) -> Path:
-    """Write the page and the figures; the path of the page."""
+    """Write the page and the figures, and return the path of the page."""
     results = collect(study)
     study.report.mkdir(exist_ok=True)
     points = {task: _point(results.of(task)) for task in results.tasks}
@@ -83,12 +84,13 @@ def write(study: Study) -> Path:
 
 
 def _head(study: Study, results: Results) -> str:
+    """Return the title, notes about missing results, and links to the tasks."""
     plan = study.plan()
     seeds = counted(plan.seeds, "seed")
     lines = [
         f"<h1>{html.escape(study.path.name)}</h1>",
         f"<p>{counted(len(plan.tasks), 'task')}, {counted(len(plan.algorithms), 'algorithm')}, "
-        f"{seeds} each. Lines are medians over seeds, shaded areas reach from the first to the "
+        f"{seeds} each. Lines are medians over seeds. Shaded areas extend from the first to the "
         "third quartile.</p>",
     ]
     if results.unfinished:
@@ -97,9 +99,9 @@ def _head(study: Study, results: Results) -> str:
             for group in results.unfinished
         ]
         lines.append(
-            '<div class="note" role="note"><strong>This study is unfinished.</strong> What follows '
-            "is what there is so far; algorithms are compared at the last point that all of a "
-            "task's have reached. Go on with <code>elites study</code>."
+            '<div class="note" role="note"><strong>This study is unfinished.</strong> The page '
+            "shows the results so far. The algorithms of a task are compared at the last "
+            "evaluation that all of them have reached. Continue with <code>elites study</code>."
             f"{_table([], rows, words=True)}</div>"
         )
     if results.problems:
@@ -114,7 +116,7 @@ def _head(study: Study, results: Results) -> str:
 
 
 def _published(results: Results) -> str:
-    """Archive and distilled policy beside the values that the paper gives."""
+    """Return the metrics of archives and distilled policies beside the paper's values."""
     tasks = [task for task in results.tasks if task in PUBLISHED]
     conditioned = [g for g in results.groups if _known(g.final.get("actor_qd_score", np.zeros(0)))]
     if not conditioned:
@@ -135,9 +137,9 @@ def _published(results: Results) -> str:
             ]
             rows.append([f"{title}, published", *published])
     note = (
-        "<p>Medians over seeds. Published: the paper's, over 20 replications after one million "
-        "evaluations of DCG-MAP-Elites. Its simulator did not repeat an evaluation exactly, hence "
-        "its archives' descriptor errors.</p>"
+        "<p>Medians over seeds. Published values are the paper's for DCG-MAP-Elites, over 20 "
+        "replications after one million evaluations. Its simulator did not reproduce an evaluation "
+        "exactly, so its archives have descriptor errors.</p>"
         if tasks
         else "<p>Medians over seeds. The paper has no values for these tasks.</p>"
     )
@@ -165,21 +167,21 @@ def _task_section(
 
 
 def _imported_note(study: Study, groups: Sequence[Group]) -> str:
-    """Say what imported results must have in common with the study's to be comparable."""
+    """Return a note on when imported results compare with those of the study."""
     imported = [group.label for group in groups if group.imported]
     items = [item for group in groups for item in group.runs]
     if not imported or not items:
         return ""
     cells = study.config(items[0]).hp.cells
     return (
-        f"<p>{html.escape(', '.join(imported))}: results of other programs. QD-score and coverage "
-        "compare only between archives with the same number of cells and the same descriptor "
-        f"bounds; the archives of this study have {cells} cells.</p>"
+        f"<p>{html.escape(', '.join(imported))}: results of other programs. Their QD-score and "
+        "coverage are comparable only if their archives have the same number of cells and the same "
+        f"descriptor bounds. The archives of this study have {cells} cells.</p>"
     )
 
 
 def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
-    """The curves over each axis, one shown at a time."""
+    """Return the learning curves over each axis, as tabs."""
     name, shown = _file_name(task), []
     with figures.styled():
         for axis, title in AXES:
@@ -205,10 +207,10 @@ def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
 
 
 def _point(groups: Sequence[Group]) -> Point | None:
-    """Return the end if all runs have got there, else the last evaluations that all have reached.
+    """Return where to compare: at the end, or at the last evaluation that all have reached.
 
-    Budgets may differ: runs can be trained longer than planned, and other programs may have spent
-    any. Then the comparison is not made at the end either.
+    Algorithms are compared at the end if all runs are finished and have the same budget. Budgets
+    differ if some runs were trained longer, or if there are imported results.
     """
     one_budget = len({budget for group in groups for budget in group.budgets}) == 1
     if one_budget and all(g.finished == g.planned and not g.imported for g in groups):
@@ -231,7 +233,7 @@ def _point(groups: Sequence[Group]) -> Point | None:
 
 
 def _common_evaluations(groups: Sequence[Group]) -> float:
-    """Return the last evaluations that all groups have reached, outside the gaps of any."""
+    """Return the last evaluation that all groups have reached, outside any gap in their metrics."""
     last = min(float(group.curves["evaluations"][-1, 0]) for group in groups)
     own = [(g.curves["evaluations"][:, 0], g.facts) for g in groups if not g.imported]
     for x in sorted({x for spent, _ in own for x in spent.tolist() if x <= last}, reverse=True):
@@ -244,10 +246,10 @@ def _common_evaluations(groups: Sequence[Group]) -> float:
 
 
 def _values_at(group: Group, metric: str, evaluations: float) -> np.ndarray | None:
-    """Return a metric [seeds] after some evaluations, or None if the group has none.
+    """Return a metric [seeds] after a number of evaluations, or None if the group has none.
 
-    The archive of an own run is that of its last iteration before. Curves of other programs may
-    have few points, and are interpolated.
+    For runs of the study, this is the value of the last iteration before. Imported curves may have
+    few points, and are interpolated.
     """
     spent = group.curves["evaluations"][:, 0]
     if metric not in group.curves or spent[0] > evaluations:
@@ -259,6 +261,7 @@ def _values_at(group: Group, metric: str, evaluations: float) -> np.ndarray | No
 
 
 def _final_table(point: Point) -> str:
+    """Return the table of all metrics of all algorithms."""
     header = [
         "algorithm",
         "metric",
@@ -297,7 +300,7 @@ class _Tests:
         }
 
     def section(self, task: str, point: Point) -> str:
-        """Return the tests of one task as HTML, or nothing where there is nothing to compare."""
+        """Return the tests of one task as HTML, or nothing if there is only one algorithm."""
         parts = [
             self._metric(task, title, self._families[metric], point.values.get(metric, {}))
             for metric, title in ARCHIVE_METRICS
@@ -310,8 +313,8 @@ class _Tests:
             f"<h3>Rank-sum tests {html.escape(point.text)}</h3><p>Two-sided p-values of Wilcoxon's "
             f"rank-sum test: {name}{why} against each other algorithm. Bonferroni and Holm correct "
             f"for all comparisons of {name} by the same metric, over all tasks. “{name} above” is "
-            f"how often a seed of {name} has a higher value than one of the other algorithm. Ties "
-            f"count half.</p>{''.join(parts)}"
+            f"the probability that a seed of {name} has a higher value than one of the other "
+            f"algorithm. Ties count half.</p>{''.join(parts)}"
         )
 
     def _metric(
@@ -330,7 +333,7 @@ class _Tests:
                       f"{self.reference} above", "p is"]  # fmt: skip
             rows = [
                 [c.second, _p(c.p), _p(t.bonferroni), _p(t.holm), _p(c.smallest),
-                 f"{c.superiority:.2f}", "counted" if c.exact else "approximated"]
+                 f"{c.superiority:.2f}", "exact" if c.exact else "approximate"]
                 for t in found
                 for c in [t.comparison]
             ]  # fmt: skip
@@ -339,7 +342,7 @@ class _Tests:
             header = ["first", "second", "p", "smallest p possible", "first above second", "p is"]
             rows = [
                 [c.first, c.second, _p(c.p), _p(c.smallest), f"{c.superiority:.2f}",
-                 "counted" if c.exact else "approximated"]
+                 "exact" if c.exact else "approximate"]
                 for c in others
             ]  # fmt: skip
             parts.append(
@@ -359,18 +362,19 @@ class _Tests:
 
 
 def _too_few(found: Sequence[statistics.Corrected]) -> str:
-    """Return a warning where no outcome could be significant with these numbers of seeds."""
+    """Return a warning if no result can be significant with these numbers of seeds."""
     least = max(entry.comparison.smallest for entry in found)
     corrected = min(least * found[0].family, 1.0)
     if corrected <= 0.05:
         return ""
     return (
-        "<p><strong>Too few seeds to tell:</strong> the smallest p-value that they can reach is "
-        f"{_p(least)}, and {_p(corrected)} once corrected.</p>"
+        "<p><strong>Too few seeds to tell:</strong> the smallest possible p-value is "
+        f"{_p(least)}, or {_p(corrected)} after correction.</p>"
     )
 
 
 def _runs(study: Study, results: Results) -> str:
+    """Return the state, configuration and environment of every run."""
     parts = ['<section id="runs"><h2>Runs</h2>']
     for group in results.groups:
         for item in group.runs:
@@ -398,6 +402,7 @@ def _runs(study: Study, results: Results) -> str:
 
 
 def _known(values: np.ndarray) -> bool:
+    """Return whether any of the values is finite."""
     return len(values) > 0 and bool(np.isfinite(values).any())
 
 
@@ -406,7 +411,7 @@ def _figure(svg: str, what: str) -> str:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:
-    """With `words`, the second column is text as the first."""
+    """Return a table as HTML. With `words`, the second column is aligned as text."""
     top = "".join(f"<th scope='col'>{html.escape(cell)}</th>" for cell in header)
     lines = []
     for first, *rest in rows:
@@ -418,6 +423,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = F
 
 
 def _p(value: float) -> str:
+    """Return a p-value as text."""
     if math.isnan(value):
         return "–"
     return f"{value:.4f}" if value >= 1e-4 else f"{value:.1e}"

@@ -1,10 +1,15 @@
 """Statistics over seeds: the paper's tests, with effect sizes and bootstrap intervals.
 
 The paper compares algorithms by the Wilcoxon rank-sum test with Bonferroni's correction. For one
-metric, the comparisons of one algorithm with each other algorithm over all tasks are a family: the
-correction is for their number. Each comparison also has Holm's correction, which is never weaker,
-the smallest p-value that its numbers of seeds can reach, and an effect size. Medians and quartiles
-are the paper's. The interquartile mean with its bootstrap interval makes better use of few seeds.
+metric, the comparisons of one algorithm with every other over all tasks are a family. The
+correction multiplies by the size of the family. Each comparison also has
+
+- Holm's correction, which is never less powerful,
+- the smallest p-value that its numbers of seeds allow,
+- an effect size.
+
+The paper reports medians and quartiles. The interquartile mean with its bootstrap interval makes
+better use of few seeds.
 """
 
 from __future__ import annotations
@@ -26,10 +31,10 @@ class Summary(NamedTuple):
 
     seeds: int
     median: float
-    lower: float  # quartiles
-    upper: float
+    lower: float  # first quartile
+    upper: float  # third quartile
     interquartile_mean: float
-    interval: tuple[float, float]  # of that mean: 95 %, by bootstrap
+    interval: tuple[float, float]  # 95 % bootstrap interval of the interquartile mean
 
 
 class Comparison(NamedTuple):
@@ -37,10 +42,10 @@ class Comparison(NamedTuple):
 
     first: str
     second: str
-    p: float  # two-sided rank-sum
-    smallest: float  # p that these numbers of seeds can reach at all
-    superiority: float  # how often a seed of the first beats one of the second; ties count half
-    exact: bool  # whether p was counted, not approximated
+    p: float  # of the two-sided rank-sum test
+    smallest: float  # the smallest p that these numbers of seeds allow
+    superiority: float  # probability that a seed of the first is above one of the second
+    exact: bool  # whether p is exact; otherwise it is a normal approximation
 
 
 class Corrected(NamedTuple):
@@ -54,6 +59,7 @@ class Corrected(NamedTuple):
 
 
 def _finite(values: Values) -> np.ndarray:
+    """Return the finite ones of the values."""
     values = np.asarray(values, np.float64)
     return values[np.isfinite(values)]
 
@@ -62,7 +68,7 @@ def _finite(values: Values) -> np.ndarray:
 
 
 def summary(values: Values) -> Summary:
-    """Of values of any number of seeds; those that are not finite are left out."""
+    """Summarise a metric over seeds. Values that are not finite are left out."""
     values = _finite(values)
     if not len(values):
         nan = math.nan
@@ -75,23 +81,25 @@ def summary(values: Values) -> Summary:
 
 
 def interquartile_mean(values: Values) -> float:
-    """The mean without the lowest and the highest quarter.
+    """Return the mean of the values without the lowest and the highest quarter.
 
-    A quarter that is not a whole number of values leaves out a part of one, so that no seed's
-    weight jumps when another is added.
+    If a quarter is not a whole number of values, the value at its edge counts in part.
     """
     return float(_interquartile_means(_finite(values)[None])[0])
 
 
 def _interquartile_means(rows: np.ndarray) -> np.ndarray:
-    """Of each row [., n]."""
+    """Return the interquartile mean of each row [., n]."""
     edges = np.arange(rows.shape[1] + 1) / rows.shape[1]
     weights = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0.0, None)
     return np.sort(rows, axis=1) @ (weights / weights.sum())
 
 
 def bootstrap_interval(values: Values, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
-    """Percentiles of the interquartile mean over resampled seeds; always the same resamples."""
+    """Return the percentile bootstrap interval of the interquartile mean over seeds.
+
+    The random generator has a fixed seed, so the same values give the same interval.
+    """
     values = _finite(values)
     drawn = np.random.default_rng(seed).integers(len(values), size=(RESAMPLES, len(values)))
     means = _interquartile_means(values[drawn])
@@ -107,10 +115,10 @@ def rank_sum(
     second: Values,
     side: Literal["two-sided", "greater", "less"] = "two-sided",
 ) -> tuple[float, bool]:
-    """The p-value of Wilcoxon's rank-sum test (Mann and Whitney's U), and whether it is exact.
+    """Return the p-value of the Wilcoxon rank-sum test (Mann-Whitney U), and whether it is exact.
 
-    Up to a hundred values all divisions of their ranks are counted, ties sharing ranks; beyond, the
-    normal approximation, corrected for ties.
+    Up to 100 values, the test is exact: it counts all divisions of the ranks, and tied values share
+    their mean rank. Beyond, it is the normal approximation, corrected for ties.
     """
     first, second = _finite(first), _finite(second)
     if not len(first) or not len(second):
@@ -118,7 +126,7 @@ def rank_sum(
     if len(first) + len(second) > 100:
         result = stats.mannwhitneyu(first, second, alternative=side, method="asymptotic")
         return float(min(result.pvalue, 1.0)), False
-    # Twice the rank is whole, also where ties share the mean of their ranks.
+    # Doubled ranks are whole numbers, even if tied values share a mean rank.
     ranks = np.rint(2 * stats.rankdata(np.concatenate([first, second]))).astype(int)
     observed = int(ranks[: len(first)].sum())
     counts = _counts_of_sums(ranks, len(first))
@@ -133,7 +141,7 @@ def rank_sum(
 
 
 def _counts_of_sums(ranks: np.ndarray, size: int) -> np.ndarray:
-    """How many choices of `size` of the ranks have each sum."""
+    """Return, for each sum, how many choices of `size` ranks have it."""
     table = np.zeros((size + 1, int(ranks.sum()) + 1))
     table[0, 0] = 1.0
     for rank in ranks:
@@ -143,14 +151,17 @@ def _counts_of_sums(ranks: np.ndarray, size: int) -> np.ndarray:
 
 
 def smallest_p(first: int, second: int) -> float:
-    """The smallest two-sided p-value that samples of these sizes can give."""
+    """Return the smallest two-sided p-value that samples of these sizes can give."""
     if min(first, second) < 1:
         return 1.0
     return min(1.0, 2.0 / math.comb(first + second, first))
 
 
 def superiority(first: Values, second: Values) -> float:
-    """How probably a seed of the first is better, ties counted half (Vargha and Delaney's A)."""
+    """Return the probability that a seed of the first is above one of the second.
+
+    Ties count half. This is the effect size A of Vargha and Delaney.
+    """
     first, second = _finite(first), _finite(second)
     if not len(first) or not len(second):
         return math.nan
@@ -159,13 +170,16 @@ def superiority(first: Values, second: Values) -> float:
 
 
 def bonferroni(p: Values) -> np.ndarray:
-    """Each p-value times their number."""
+    """Multiply each p-value by their number (Bonferroni correction)."""
     p = np.asarray(p, np.float64)
     return np.minimum(p * np.count_nonzero(~np.isnan(p)), 1.0)
 
 
 def holm(p: Values) -> np.ndarray:
-    """Holm's step-down correction: the smallest times their number, the next times one less..."""
+    """Correct p-values by Holm's step-down method.
+
+    The smallest is multiplied by their number n, the next one by n - 1, and so on.
+    """
     p = np.asarray(p, np.float64)
     known = np.flatnonzero(~np.isnan(p))
     order = known[np.argsort(p[known], kind="stable")]
@@ -189,8 +203,8 @@ def compare_with(
     """Compare the reference with each other algorithm on every task, as one family.
 
     `values` maps tasks to names to values over seeds, all of one metric. The corrections multiply
-    by the number of comparisons over all tasks; a comparison without values on one side is not
-    counted. Returns the comparisons by task.
+    by the number of comparisons over all tasks. A comparison without values on one side does not
+    count. Returns the comparisons by task.
     """
     found = [
         (task, compare(of_task, reference, name))
@@ -211,6 +225,6 @@ def compare_with(
 
 
 def compare_others(reference: str, values: Mapping[str, Values]) -> list[Comparison]:
-    """Compare all pairs of algorithms of one task without the reference. Nothing is corrected."""
+    """Compare all pairs of algorithms other than the reference on one task, without correction."""
     others = [name for name in values if name != reference]
     return [compare(values, a, b) for a, b in itertools.combinations(others, 2)]

@@ -1,4 +1,7 @@
-"""Show the progress of a study: a table that changes on a terminal, a line a change elsewhere."""
+"""Show the progress of a study.
+
+On a terminal this is a table that is updated in place. Elsewhere, every change of state is a line.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,15 @@ from elites.study.study import Item, Study
 from elites.words import columns, duration, shortened
 
 
-class Standing(NamedTuple):
-    """Progress of a run: its last iteration, all its iterations and the time that is left."""
+class RunProgress(NamedTuple):
+    """Progress of a run."""
 
-    iteration: int
-    total: int
-    left: float  # seconds
+    iteration: int  # the last one that is finished
+    total: int  # iterations of the whole run
+    left: float  # seconds, estimated
 
 
-def standing(study: Study, item: Item) -> Standing | None:
+def read_progress(study: Study, item: Item) -> RunProgress | None:
     """Read a run's progress from its files. Returns None before the first iteration."""
     run = study.run(item)
     with contextlib.suppress(OSError, RunError, ValueError, KeyError, IndexError):
@@ -33,12 +36,12 @@ def standing(study: Study, item: Item) -> Standing | None:
         done, since = int(last[0]) - int(first[0]), float(last[-1]) - float(first[-1])
         rate = done / since if since > 0 else 0.0
         left = (total - int(last[0])) / rate if rate > 0 else float("inf")
-        return Standing(int(last[0]), total, left)
+        return RunProgress(int(last[0]), total, left)
     return None
 
 
 def _ends(path: Path) -> tuple[list[str], list[str]]:
-    """Return the first and the last complete row of a CSV file, without reading those between."""
+    """Return the first and the last complete row of a CSV file, without reading the others."""
     with open(path, "rb") as file:
         file.readline()
         first = file.readline().decode().strip().split(",")
@@ -64,7 +67,7 @@ class Live:
         rows = []
         for item in items:
             state = "running" if item.name in running else self.study.state(item)
-            at = standing(self.study, item) if state == "running" else None
+            at = read_progress(self.study, item) if state == "running" else None
             detail = ""
             if at is not None:
                 detail = f"{at.iteration}/{at.total}, {duration(at.left)} left"
@@ -74,7 +77,7 @@ class Live:
         return rows
 
     def show(self, items: Sequence[Item], running: set[str]) -> None:
-        """Show the state of all runs, unless it was shown a moment ago."""
+        """Show the state of all runs, unless it was shown less than `every` seconds ago."""
         now = time.monotonic()
         if now - self._shown < self.every:
             return
@@ -91,7 +94,7 @@ class Live:
             s: sum(row[1] == s for row in rows) for s in ("queued", "running", "done", "failed")
         }
         head = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
-        # Running runs come first. The last rows are left out if the terminal is too small.
+        # Running runs come first. The last rows are dropped if the terminal is too small.
         order = {"running": 0, "failed": 1, "queued": 2, "done": 3}
         shown = sorted(rows, key=lambda row: order[row[1]])[: max(height - 3, 1)]
         lines = [head, *columns(shown)]

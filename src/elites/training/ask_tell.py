@@ -1,4 +1,4 @@
-"""Drive an algorithm from outside: another simulator or a real robot evaluates its policies.
+"""Run an algorithm whose policies another simulator or a real robot evaluates.
 
     search = elites.ask_tell(task, "dcg_me", seed=0)
     while search.archive.coverage < 0.5:
@@ -7,9 +7,9 @@
         search.tell(fitness, descriptors, episodes=episodes)
         search.save("search.npz")             # between any two calls
 
-`ask` and `tell` are those of `Algorithm`, one seed at a time. The start is an exchange, too. If the
-algorithm rolls its actor out, the start takes two: the random policies first, then the untrained
-actor at the descriptors that they reached.
+`ask` and `tell` call those of `Algorithm`, for one seed. The initial policies are asked for in the
+same way. If the algorithm has actor rollouts, the start takes two requests: first the random
+policies, then the untrained actor at the descriptors that they reached.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from elites.training.searches import Saved
 
 @dataclasses.dataclass(frozen=True)
 class ExternalTask:
-    """A task that is evaluated elsewhere: only its sizes and bounds are known here."""
+    """Sizes and bounds of a task that another program or a robot evaluates."""
 
     name: str
     observation_size: int
     action_size: int
     episode_length: int
-    """The most steps of an episode."""
+    """Largest number of steps of an episode."""
     descriptor_low: tuple[float, ...]
     descriptor_high: tuple[float, ...]
     deterministic: bool = False
     """Whether an evaluation repeats exactly."""
     lengthscale: float = 0.1
-    """Of the descriptor similarity, on descriptors scaled to [-1, 1]."""
+    """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
 
     def problem(self) -> Problem:
         """Return the task as the algorithms see it."""
@@ -74,10 +74,10 @@ def _evaluated_outside(*_: object) -> Evaluation:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Asked:
-    """What to evaluate: one episode for each policy, then one for each target of the actor."""
+    """Request for episodes: one for each policy, then one for each target of the actor."""
 
     number: int
-    """How many requests were asked before this one."""
+    """Number of requests before this one."""
     policies: np.ndarray
     """[n, P]"""
     actor_targets: np.ndarray
@@ -97,9 +97,9 @@ class Asked:
 
 
 class AskTell(Generic[S]):
-    """A search whose policies are evaluated elsewhere.
+    """A search whose policies are evaluated outside of elites.
 
-    Told what training would have measured, it takes the steps of a training with the same seed.
+    Given the same results as `train` computes, it makes the same steps as `train` with that seed.
     """
 
     def __init__(self, algorithm: Algorithm[S], episode_length: int, seed: int = 0):
@@ -116,7 +116,7 @@ class AskTell(Generic[S]):
         self._at = searches.Position()
         self._state: S = self._init(self._iteration_key(), self._centroids)
         self._request: Request | None = None
-        self._started: Evaluation | None = None  # the policies of the start, before its actor
+        self._started: Evaluation | None = None  # results of the initial policies
         self._losses: dict[str, Losses] = {}
         self.metrics: dict[str, np.ndarray] = {}
         """Metrics of the last complete iteration."""
@@ -200,7 +200,7 @@ class AskTell(Generic[S]):
         return act(observations)
 
     def _seen_state(self) -> S:
-        """Return the state from which the start draws the actor's targets."""
+        """Return the state from which the initial request draws the actor's targets."""
         if self._at.round == 0 or self._started is None:
             return self._state
         key = self._iteration_key()
@@ -248,7 +248,7 @@ class AskTell(Generic[S]):
         self._advance(rounds=self._at.round + 1 if starting else len(self._rounds))
 
     def _advance(self, rounds: int) -> None:
-        """Go on to the next round, or to the next iteration after that many rounds."""
+        """Advance to the next round, or to the next iteration after that many rounds."""
         self._request = None
         self._at = self._at.next(rounds)
 
@@ -273,7 +273,7 @@ class AskTell(Generic[S]):
             if given[name].shape != shape:
                 raise ValueError(f"{name} must have shape {shape}, got {given[name].shape}")
         places = given["descriptors"]
-        # An infinite descriptor is a failure, not a place beyond the bounds.
+        # An infinite descriptor is a failed evaluation, not a value beyond the bounds.
         known = np.isfinite(places)
         places = np.where(known, np.clip(places, on.descriptor_low, on.descriptor_high), np.nan)
         succeeded = given["valid"] & np.isfinite(given["fitness"]) & known.all(1)
@@ -295,6 +295,7 @@ class AskTell(Generic[S]):
         )  # fmt: skip
 
     def _refuse_missing_descriptors(self, episodes: Sequence[Episode | None]) -> None:
+        """Raise a ValueError if the algorithm needs state descriptors and an episode has none."""
         layout = self.algorithm.replay_layout
         if layout is None or "state_descriptor" not in layout:
             return
@@ -306,7 +307,7 @@ class AskTell(Generic[S]):
                 )
 
     def _with_actor_rows(self, results: Evaluation) -> Evaluation:
-        """Return the policies' results with failed actor rollouts beside them."""
+        """Append rows of failed actor rollouts to the policies' results."""
         algorithm = self.algorithm
         m = actor_rows(algorithm.problem, algorithm.main_td3, algorithm.actor_rollouts)
 
@@ -339,7 +340,7 @@ class AskTell(Generic[S]):
         self._started, self._losses, self.metrics = saved.started, saved.losses, saved.metrics
 
     def _facts(self) -> dict[str, str | int]:
-        """Return what must agree between the search that was saved and the one that loads it."""
+        """Return the values that must agree between a saved search and the one that loads it."""
         problem = self.algorithm.problem
         hyperparameters = {
             f"hyperparameter {k}": str(v) for k, v in vars(self.algorithm.hp).items()
@@ -361,10 +362,10 @@ def ask_tell(
     seed: int = 0,
     **hyperparameters: Value,
 ) -> AskTell:
-    """Start a search whose policies are evaluated elsewhere.
+    """Start a search whose policies are evaluated outside of elites.
 
     `task` gives sizes and bounds: a name, a `Task`, or an `ExternalTask` record of your own robot.
-    Everything else is a field of `Hyperparameters`.
+    Further arguments are fields of `Hyperparameters`.
     """
     if isinstance(task, str):
         task = tasks.make(task)
@@ -390,7 +391,7 @@ def _flags(valid: ArrayLike) -> np.ndarray:
 
 
 def _padded(results: Evaluation, request: Request, n: int) -> Evaluation:
-    """Return results for all rows of a request: those beyond the first n only pad the batch."""
+    """Return results for all rows of a request. Policies after the first n pad the batch."""
     policies = jnp.minimum(jnp.arange(len(request.policies)), n - 1)
     actors = jnp.arange(n, len(results.fitness))
     return take(results, jnp.concatenate([policies, actors]))

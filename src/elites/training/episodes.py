@@ -1,4 +1,4 @@
-"""Episodes that were run elsewhere, as the transitions that the algorithms learn from."""
+"""Convert recorded episodes to the transitions that the algorithms learn from."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def transitions(
 ) -> Transitions:
     """Return episodes as transitions of `length` steps, masked after each episode's end.
 
-    An episode that failed may be None. Its steps, and those of rows that are not `valid`, are
-    masked as a whole. With a `length` of 0, for algorithms without a learner, there are no steps.
+    An episode that failed may be None. All its steps are masked, as are those of rows that are not
+    `valid`. A `length` of 0, for algorithms without a learner, gives no steps.
     """
     rows, size = len(episodes), problem.descriptor_size
     columns = {
@@ -83,7 +83,7 @@ def _checked(episode: Episode, what: str, problem: Problem, length: int) -> dict
     if episode.state_descriptors is not None:
         places = numbers(episode.state_descriptors, f"{what}: state_descriptors")
         expected["state_descriptors"] = (places, (steps, problem.descriptor_size))
-        # Clipped as the library's own rollouts are, so that leaving the bounds is not novel.
+        # Clipped, as in the library's own rollouts, so that leaving the bounds is not novel.
         found["state_descriptor"] = np.clip(places, problem.descriptor_low, problem.descriptor_high)
     for name, (array, shape) in expected.items():
         if array.shape != shape:

@@ -38,7 +38,7 @@ class Progress:
 
     @contextlib.contextmanager
     def compiling(self, report: bool = True) -> Iterator[None]:
-        """Show how long the compiler has been at work; `report` leaves a line about it."""
+        """Show how long the compiler has been running. With `report`, print the total."""
         begun = time.perf_counter()
         over = threading.Event()
 
@@ -63,7 +63,7 @@ class Progress:
         self._begun = time.perf_counter()
 
     def update(self, iteration: int, evaluations: float, qd_score: float, coverage: float) -> None:
-        """Show the metrics of an iteration, unless others were shown a moment ago."""
+        """Show the metrics of an iteration, unless the display was updated a moment ago."""
         now = time.perf_counter()
         every = 0.1 if self.terminal else _LINES_EVERY
         if now - self._printed < every and iteration < self.total:
@@ -94,7 +94,7 @@ class Progress:
 
     def _show(self, text: str) -> None:
         text = text if len(text) <= self._width() else ""
-        if _notebook(self.stream):  # which cannot erase a line: overwrite the rest of it
+        if _notebook(self.stream):  # cannot erase a line, so the rest is overwritten
             self._write(f"\r{text.ljust(self._shown)}")
         else:
             self._write(f"\r\x1b[K{text}")
@@ -123,7 +123,7 @@ class Progress:
 
 
 def can_overwrite(stream: TextIO) -> bool:
-    """Return whether a line can be replaced there: on a terminal or in a notebook."""
+    """Return whether lines can be overwritten: on a terminal or in a notebook."""
     with contextlib.suppress(ValueError):  # a closed stream
         return stream.isatty() or _notebook(stream)
     return False

@@ -1,7 +1,7 @@
-"""Save a search that is driven from outside, and load it, in the middle of an exchange too.
+"""Save and load an ask-and-tell search, also while a request waits for its results.
 
-A search is one `.npz` file: arrays by name, and an entry `search` with facts in JSON. Nothing in it
-is executed when it is read.
+A search is one `.npz` file with named arrays, and an entry `search` with facts in JSON. Reading it
+executes no code.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Facts = Mapping[str, str | int]
 
 @dataclasses.dataclass(frozen=True)
 class Position:
-    """How far a search is."""
+    """Progress of a search."""
 
     iteration: int = 0
-    """0 is the start."""
+    """0 for the initial policies."""
     round: int = 0
     told: int = 0
-    """Requests that were told so far."""
+    """Number of requests whose results were told."""
 
     def next(self, rounds: int) -> Position:
         """Return the position after a request is told, in an iteration of that many rounds."""
@@ -58,7 +58,7 @@ class Saved(Generic[S]):
 
 
 def save(path: Path, facts: Facts, saved: Saved[S]) -> None:
-    """Write a search to a file, which is replaced as a whole or not at all."""
+    """Write a search to a file atomically."""
     entries: dict[str, Any] = {
         **_named("state", saved.state),
         **_named("request", saved.request),

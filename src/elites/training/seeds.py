@@ -1,8 +1,8 @@
-"""Run an algorithm over a batch of seeds, and say how each of its stages is compiled.
+"""Run an algorithm over a batch of seeds, with each of its stages compiled separately.
 
-Every array of a state gets the seeds as its first axis. The stages are compiled one by one, so that
-the rollouts that fill the archive and those that re-evaluate it run in the same executable. That is
-why an elite that is evaluated again gives the same bits.
+Every array of a state gets the seeds as its first axis. Because the stages are separate, the
+rollouts that fill the archive and those that re-evaluate it run in the same executable.
+Re-evaluating an elite therefore gives the same bits.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ CompilerOptions = dict[str, bool | int | float | str]
 
 
 class Stage(NamedTuple):
-    """Options with which a stage is compiled."""
+    """Compilation options of a stage."""
 
     donate: bool = False
     """Donate the state, its first argument: the replay buffer is then updated in place."""
     concurrent: bool = False
-    """On a GPU, run kernels that do not depend on each other at the same time.
+    """On a GPU, run independent kernels at the same time.
 
-    This pays for training, which consists of thousands of small kernels.
+    This speeds up training, which consists of thousands of small kernels.
     """
 
 
@@ -143,7 +143,7 @@ class Batched(Generic[S]):
         for start in range(0, cells, batch):
             chunk = jnp.minimum(jnp.arange(start, start + batch), cells - 1)
             chunk = jnp.broadcast_to(chunk, (self.seeds, batch))
-            chunk_keys = iteration_keys(keys, start)  # other keys for every chunk
+            chunk_keys = iteration_keys(keys, start)  # each chunk has its own keys
             request = self._request_elites(archive, actors, chunk, chunk_keys)
             evaluation = self.compiled.evaluate(request)
             elites.append(_results(evaluation, slice(batch)))
@@ -179,7 +179,7 @@ class Batched(Generic[S]):
     def compile(self, state: S, keys: Array) -> int:
         """Compile the stages of an iteration for a state, or for its shapes.
 
-        Returns the bytes that the iteration needs, or 0 where the device does not tell.
+        Returns the bytes that the iteration needs, or 0 if that is unknown.
         """
         self._make_kernel_directory()
         held, sizes = size_in_bytes(state), []

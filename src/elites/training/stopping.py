@@ -1,4 +1,4 @@
-"""Stop a training before its budget is spent: from a callback, or with Ctrl-C."""
+"""Stop training before its budget is spent, from a callback or with Ctrl-C."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Holds back Ctrl-C until the iteration ends. A second Ctrl-C raises at once.
+    """Delays Ctrl-C until the iteration ends. A second Ctrl-C raises at once.
 
-    An iteration updates its state in place, so that an interrupted one leaves nothing to return.
-    Handlers of the caller's own are left alone, and so are threads other than the main one.
+    An iteration updates its state in place, so an interrupted one would leave no result. Signal
+    handlers that the caller installed stay in place. Only the main thread delays Ctrl-C.
     """
 
     def __init__(self):
