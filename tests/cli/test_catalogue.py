@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from processes import run
 
 from elites import cli, tasks
 from elites.core import catalogue
+from processes import run
 
 
 def test_tasks_lists_every_task_in_aligned_columns():

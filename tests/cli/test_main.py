@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from processes import run, run_watched
 
 import elites
 from elites import cli, tasks
+from processes import run, run_watched
 
 
 def test_version():

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import probe
 import pytest
-from specs import spec_of
 
 import elites
+import probe
 from elites.core import algorithms, counter, map_elites, networks, td3
 from elites.core import replay as replays
 from elites.core.algorithm import Algorithm, Metrics
@@ -24,6 +23,7 @@ from elites.core.archive import Archive
 from elites.core.spec import Learner, Spec, State, Variation
 from elites.core.types import Evaluation, Request, Transitions
 from elites.core.variation import ga, greedy, injection, policy_gradient
+from specs import spec_of
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 

@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from specs import spec_of
 
 import elites
 from elites.core import map_elites
 from elites.core import replay as replays
 from elites.core.spec import Spec, State
+from specs import spec_of
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 

@@ -11,10 +11,10 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import probe
 import pytest
 
 import elites
+import probe
 from elites import training
 from elites.core import archive as archives
 from elites.core import map_elites, networks, reevaluation, td3

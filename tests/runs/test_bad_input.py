@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from elites.runs import checkpoint
 from program import (
     HERE,
     POINT,
@@ -30,8 +32,6 @@ from program import (
     succeed,
     watched,
 )
-
-from elites.runs import checkpoint
 
 OWN = HERE / "own_tasks.py"
 LONG = ("--evaluations", 10**6, "--checkpoint-every", 5)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from program import complaint, succeed
-from program import elites as command
 
 import elites
+from program import complaint, succeed
+from program import elites as command
 
 DOCS = Path(__file__).parents[2] / "docs"
 

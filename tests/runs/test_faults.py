@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from elites.runs import checkpoint
 from program import (
     HERE,
     POINT,
@@ -31,8 +33,6 @@ from program import (
     succeed,
     watched,
 )
-
-from elites.runs import checkpoint
 
 OWN = HERE / "own_tasks.py"
 LONG = ("--evaluations", 10**6, "--checkpoint-every", 5)

@@ -7,10 +7,10 @@ import shutil
 
 import numpy as np
 import pytest
-from program import SMOKE, edit_json, elites, succeed
 
 from elites.runs import drawing, figures, snapshots, voronoi
 from elites.runs.directory import RunDirectory
+from program import SMOKE, edit_json, elites, succeed
 
 
 def area(polygon: np.ndarray) -> float:

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from program import SMOKE, complaint, contents, edit_json, elites, newest, rows, succeed
 
 from elites import references, tasks
+from program import SMOKE, complaint, contents, edit_json, elites, newest, rows, succeed
 
 TASK = '''"""A point that is paid for staying near the start."""
 
@@ -260,9 +260,8 @@ def test_the_fingerprint_of_a_task_is_the_same_in_every_process(name):
     import subprocess
     import sys
 
-    from program import environment
-
     from elites.runs import fingerprints
+    from program import environment
 
     script = (
         "import json, sys; from elites import tasks; from elites.runs import fingerprints\n"

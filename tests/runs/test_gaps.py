@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from program import POINT, newest, rows, succeed
 
 import elites
 from elites.runs import figures, gaps, logs
 from elites.runs.directory import RunDirectory
 from elites.viewer import data
+from program import POINT, newest, rows, succeed
 
 
 def keep(path: Path, wanted: Callable[[int], bool]) -> None:

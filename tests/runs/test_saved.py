@@ -11,11 +11,11 @@ import sys
 
 import numpy as np
 import pytest
-from program import arrays, newest, rows, succeed
 
 import elites
 from elites.core import catalogue
 from elites.runs import directory as directories
+from program import arrays, newest, rows, succeed
 
 
 def test_load_gives_archive_actor_and_metrics(conditioned):
@@ -160,9 +160,8 @@ def test_algorithms_are_listed_and_explained():
 
 
 def test_own_tasks_are_named_by_their_file(tmp_path, monkeypatch):
-    from program import HERE
-
     from elites import tasks
+    from program import HERE
 
     task = tasks.make(f"{HERE / 'own_tasks.py'}:diverging")
     assert task.name == "diverging"

@@ -1,9 +1,9 @@
 """The report in a real browser: what is shown, what can be chosen, nothing asked of other hosts."""
 
 import pytest
-from program import succeed
 
 from browser import browsing, needs_browser
+from program import succeed
 
 pytestmark = needs_browser
 

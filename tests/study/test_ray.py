@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from program import environment, rows
 
 pytest.importorskip("ray", reason="LEFT OUT: needs ray")

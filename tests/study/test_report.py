@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from program import edit_json, succeed
-from written import study
-
 from elites.study import collect
 from elites.study.plan import Plan
 from elites.study.study import Item
+from program import edit_json, succeed
+from written import study
 
 
 def page(path: Path) -> str:

@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from program import HERE, command, complaint, contents, elites, environment, rows, succeed
 
 from elites.study import collect
 from elites.study.study import Study
+from program import HERE, command, complaint, contents, elites, environment, rows, succeed
 
 PLAN = """
 tasks = ["point_omni"]

@@ -13,9 +13,8 @@ import subprocess
 import sys
 import termios
 
-from program import POINT, environment
-
 from elites.training import progress
+from program import POINT, environment
 
 # Every field of the progress line, whole or left out.
 LINE = re.compile(

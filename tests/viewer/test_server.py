@@ -9,13 +9,13 @@ import threading
 import time
 
 import pytest
-from page import SCENES, ready, serving
-from program import SMOKE, complaint, elites, rows, started, succeed
 
 from browser import browsing, errors, needs_browser
 from elites.runs.checkpoint import complete
 from elites.runs.directory import RunDirectory, RunError
 from elites.viewer.player import Player
+from page import SCENES, ready, serving
+from program import SMOKE, complaint, elites, rows, started, succeed
 
 
 @pytest.fixture(scope="module")

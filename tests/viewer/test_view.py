@@ -7,10 +7,10 @@ import shutil
 
 import numpy as np
 import pytest
-from page import SCENES, click_map, numbers, on_map, ready, repeating, serving, watched
-from program import SMOKE, started, succeed
 
 from browser import browsing, drawn, errors, needs_browser
+from page import SCENES, click_map, numbers, on_map, ready, repeating, serving, watched
+from program import SMOKE, started, succeed
 
 pytestmark = needs_browser
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from elites import tasks
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 TASKS = ("ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni")
 ROBOTS = 32
 TIME_LIMIT = 250  # of all recorded episodes, also those of the Walker
