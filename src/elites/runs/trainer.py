@@ -80,7 +80,7 @@ def train(run: RunDirectory, config: Config, fresh: bool) -> Outcome:
 
 
 def _prepare_directory(run: RunDirectory, config: Config, job: Job) -> None:
-    """Write configuration, facts and environment. Removes leftovers of a killed process."""
+    """Write what the run is, and remove what a killed process left behind."""
     directories.write_json(run / directories.CONFIG, config.to_json())
     directories.write_json(run / directories.RESOLVED, job.facts())
     directories.record_session(run, shlex.join(["elites", *sys.argv[1:]]))
@@ -239,7 +239,6 @@ def _warn_of_gaps(run: RunDirectory, through: int) -> None:
 
 
 def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome) -> None:
-    """Write `summary.md`, which also marks the run as finished."""
     algorithm = job.algorithm
     problem = algorithm.problem
     layers = "-".join(map(str, algorithm.policy.sizes))
