@@ -88,14 +88,14 @@ def read_reference(node: Any, field: str, index: Mapping[str, int], where: str, 
 
 
 def label_of(entry: Any, i: int, kind: str, where: str) -> str:
-    """Return how messages call an entry of a list. Raises if the entry has no name."""
+    """Return the label of an entry for error messages. Raises if the entry has no name."""
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
         raise ModelError(f"{where}: {kind} {i}: name must be a string")
     return f"{where}: {kind} '{entry['name']}'"
 
 
 def unique_labels(entries: list[Any], kind: str, where: str) -> list[str]:
-    """Return how messages call the entries of a list. Raises if two have the same name."""
+    """Return the labels of entries for error messages. Raises if two have the same name."""
     labels = [label_of(entry, i, kind, where) for i, entry in enumerate(entries)]
     for label in labels:
         if labels.count(label) > 1:

@@ -26,7 +26,7 @@ from elites.physics.reading.joints import Joint
 from elites.physics.rotations import Vec3
 from elites.physics.tables import Joints
 
-_Place = tuple[np.ndarray, np.ndarray]  # position [3] and rotation [4]
+_Pose = tuple[np.ndarray, np.ndarray]  # position [3] and rotation [4]
 
 
 @dataclasses.dataclass
@@ -53,13 +53,13 @@ def initial_pose(
 
 def _read_defaults(
     data: Mapping[str, Any], moving: Sequence[Body], table: Joints, name: str
-) -> tuple[np.ndarray, dict[str, _Place]]:
-    """Return the default angle of every joint, and the bodies whose place is given.
+) -> tuple[np.ndarray, dict[str, _Pose]]:
+    """Return the default angle of every joint, and the poses of bodies that are given.
 
     A joint without a given angle is at the middle of its limits.
     """
     angles = (table.low + table.high)[:, 0].astype(np.float64) / 2
-    placed: dict[str, _Place] = {}
+    placed: dict[str, _Pose] = {}
     bodies = {body.name: i for i, body in enumerate(moving)}
     joints = {joint: i for i, joint in enumerate(table.names)}
     where = f"{name}: defaults"
@@ -82,7 +82,7 @@ def _place_bodies(
     joints: Sequence[Joint],
     table: Joints,
     angles: np.ndarray,
-    placed: Mapping[str, _Place],
+    placed: Mapping[str, _Pose],
     name: str,
 ) -> _Poses:
     """Place every body after its parent. A body without a parent is at the origin."""
@@ -104,7 +104,7 @@ def _place_bodies(
         parent = joints[j].parent
         place(parent, (*waiting, i))
         poses.root[i] = poses.root[parent]
-        poses.position[i], poses.rotation[i] = _child_place(
+        poses.position[i], poses.rotation[i] = _child_pose(
             (poses.position[parent], poses.rotation[parent]), joints[j], table, j, angles[j]
         )
 
@@ -113,19 +113,19 @@ def _place_bodies(
     return poses
 
 
-def _child_place(parent: _Place, joint: Joint, table: Joints, j: int, angle: float) -> _Place:
-    """Return the place of a joint's child at an angle of the joint. `j` is its row in the table."""
+def _child_pose(parent: _Pose, joint: Joint, table: Joints, j: int, angle: float) -> _Pose:
+    """Return the pose of a joint's child at an angle of the joint. `j` is its row in the table."""
     position, rotation = parent
     axis = _row(table.parent_axis, j).astype(np.float64)
     turn = np.concatenate([[math.cos(angle / 2)], math.sin(angle / 2) * axis])
-    own = rotations.quat_product(rotation, rotations.quat_product(turn, joint.reference))
+    own_rotation = rotations.quat_product(rotation, rotations.quat_product(turn, joint.reference))
     anchor, child_anchor = _row(table.parent_anchor, j), _row(table.child_anchor, j)
-    place = (
+    own_position = (
         position
         + rotations.quat_rotate(rotation, anchor)
-        - rotations.quat_rotate(own, child_anchor)
+        - rotations.quat_rotate(own_rotation, child_anchor)
     )
-    return place, own
+    return own_position, own_rotation
 
 
 def _row(vectors: Vec3, j: int) -> np.ndarray:

@@ -6,19 +6,22 @@ const recorded = element ? JSON.parse(element.textContent) : null;
 /** Whether this is an exported page, which has no server. */
 export const exported = recorded !== null;
 
-const pageId = Math.random().toString(36).slice(2); // different for every open page
-let rolloutCount = 0;
-let pending = null; // AbortController of the latest rollout request
-let runId = null;
+const sender = {
+  run: null, // id of the run that the page shows
+  page: Math.random().toString(36).slice(2), // different for every open page
+  count: 0, // number of rollouts requested so far
+  pending: null, // AbortController of the latest rollout request
+};
 
 /** From now on, the server rejects requests if it shows another run. */
-export const setRun = (id) => (runId = id);
+export const setRun = (id) => (sender.run = id);
 
 const address = (path, query) => (Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
 
 /** Return the data of an endpoint. Throws an Error with a message for the user. */
 export async function get(path, query = {}) {
-  if (!exported) return fetchJson(address(path, runId && path !== "/api/run" ? { ...query, run: runId } : query));
+  const { run } = sender;
+  if (!exported) return fetchJson(address(path, run && path !== "/api/run" ? { ...query, run } : query));
   if (address(path, query) in recorded) return recorded[address(path, query)];
   throw new Error("This is an exported page. It contains recordings of the marked cells only.");
 }
@@ -26,14 +29,15 @@ export async function get(path, query = {}) {
 /** Return the data of a rollout. It supersedes earlier requests that have no response yet. */
 export async function getRollout(path, query) {
   if (exported) return get(path, query);
-  pending?.abort();
-  pending = new AbortController();
-  const sender = { run: runId, page: pageId, count: ++rolloutCount };
-  return fetchJson(address(path, { ...query, ...sender }), pending.signal);
+  cancelRollout();
+  sender.pending = new AbortController();
+  sender.count++;
+  const { run, page, count } = sender;
+  return fetchJson(address(path, { ...query, run, page, count }), sender.pending.signal);
 }
 
 /** Cancel the latest rollout request. */
-export const cancelRollout = () => pending?.abort();
+export const cancelRollout = () => sender.pending?.abort();
 
 async function fetchJson(url, signal) {
   let [response, data] = [null, {}];

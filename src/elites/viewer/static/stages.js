@@ -4,7 +4,7 @@ import { $ } from "./dom.js";
 import { createStage } from "./stage.js";
 import { state } from "./state.js";
 
-export const PERFORMERS = ["elite", "actor"];
+const STAGES = ["elite", "actor"];
 
 /** Create both stages. Their cameras turn together. */
 export function buildStages() {
@@ -15,7 +15,7 @@ export function buildStages() {
   } else {
     try {
       const stages = {};
-      for (const [who, other] of [PERFORMERS, [...PERFORMERS].reverse()]) {
+      for (const [who, other] of [STAGES, [...STAGES].reverse()]) {
         const onCamera = (orbit) => stages[other]?.setOrbit(orbit);
         stages[who] = createStage($(`${who}-stage`), run.scene, who, onCamera);
       }
@@ -25,7 +25,7 @@ export function buildStages() {
     }
   }
   $("playback").hidden = state.stages === null;
-  for (const who of PERFORMERS) $(`${who}-stage`).hidden = state.stages === null;
+  for (const who of STAGES) $(`${who}-stage`).hidden = state.stages === null;
 }
 
 /** Place the fixed cameras so that they see the paths of both robots. */
