@@ -5,7 +5,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from elites import tasks, training
+import elites
 from elites.core import archive, map_elites
 from elites.core.algorithm import Algorithm
 from elites.core.algorithms import conditioned_td3
@@ -13,7 +13,6 @@ from elites.core.hyperparameters import Hyperparameters
 from elites.core.spec import Learner, Offspring, Spec, State, Variation
 from elites.core.types import Problem
 from elites.core.variation import ga, policy_gradient
-from elites.tasks.rollout import problem
 
 
 def crossover(spec: Spec, state: State, key: jax.Array, count: int) -> Offspring:
@@ -42,7 +41,6 @@ def dcg_with_crossover(on: Problem, hp: Hyperparameters) -> Algorithm:
     return map_elites.algorithm(spec)
 
 
-def run(hp: Hyperparameters, evaluations: int) -> training.Run:
+def run(hp: Hyperparameters, evaluations: int) -> elites.Run:
     """Train it on the point, with one seed."""
-    algorithm = dcg_with_crossover(problem(tasks.make("point_omni")), hp)
-    return training.train_algorithm(algorithm, seeds=1, evaluations=evaluations)
+    return elites.train("point_omni", dcg_with_crossover, hp=hp, evaluations=evaluations)

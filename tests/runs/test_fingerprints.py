@@ -90,8 +90,8 @@ VISIBLE = ("1.0 - pay", "2.0 - pay")
     [
         (*VISIBLE, "(the reward of a probe is 1."),
         ("0.1 * action", "0.11 * action", "of a probe is"),
-        ("> 0.95, 0.0", "> 0.95, -1.0", "(a probe of 8 steps gives the same numbers)"),  # far away
-        ("[-0.5, 0.25]", "[-0.5, 0.26]", "(a probe of 8 steps gives the same numbers)"),
+        ("> 0.95, 0.0", "> 0.95, -1.0", "(a probe of 8 steps agrees within 0.2%)"),  # far away
+        ("[-0.5, 0.25]", "[-0.5, 0.26]", "(a probe of 8 steps agrees within 0.2%)"),
         ("full(2, 0.1)", "full(2, 0.2)", "the task's reset is different (the reward of a probe"),
     ],
 )

@@ -16,4 +16,6 @@ These modules load JAX:
 - `job`: the algorithm of a configuration, on a device with enough memory
 - `trainer`, `recording`, `signals`: the training loop: compile, iterate, log, save, stop
 - `saved`, `export`: load a run; export its policies
+- `saving`: write a run that was trained in Python as a run directory
+- `fingerprints`, `unchanged`: detect that the code of the task or the algorithm changed
 """

@@ -79,7 +79,7 @@ def task_changes(before: Mapping[str, Any], task: Task) -> list[str]:
         return []  # the task cannot be run, see `of_task`
     if not differing or not is_current(before):
         return numbers
-    known = "; ".join(numbers) or f"a probe of {STEPS} steps gives the same numbers"
+    known = "; ".join(numbers) or f"a probe of {STEPS} steps agrees within {TOLERANCE:.1%}"
     return [f"the code of the task's {' and '.join(differing)} is different ({known})"]
 
 
