@@ -38,7 +38,7 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
-# The files that take longest. They begin first, so that no worker is left alone with one at the end.
+# The files that take longest. They begin first, so that no worker is left alone with one.
 # `make test-fast` leaves them out.
 LONGEST = (
     "test_kills.py",
