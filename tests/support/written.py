@@ -11,7 +11,11 @@ from elites.study.study import Item, Study, open_study
 
 EVALUATIONS, ITERATIONS = 32, 9  # of an iteration; of the smoke preset's budget
 FACTS = {
+    "task": "point_omni",
     "iterations": ITERATIONS,
+    "descriptor": "final position",
+    "actor_conditioned": False,
+    "origins": ["initial", "ga"],
     "initial_evaluations": EVALUATIONS,
     "evaluations_per_iteration": EVALUATIONS,
     "descriptor_low": [-1.0, -1.0],
