@@ -96,7 +96,7 @@ def test_results_of_another_program_are_interpolated_between_their_points(tmp_pa
     succeed("report", made.path, "--add", foreign)
     text = (made.path / "report" / "report.html").read_text()
     assert "Metrics after 320 evaluations" in text
-    assert "the archives of this study have 32 cells" in text
+    assert "The archives of this study have 32 cells" in text
     assert "<th scope='row'>theirs</th><td>QD-score</td><td>256</td>" in text
 
 
