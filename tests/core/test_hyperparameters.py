@@ -426,6 +426,7 @@ def test_only_a_close_name_is_suggested(name):
         ({"evaluations": 0}, ["evaluations", "256 + 256", "0"]),
         ({"seeds": 0}, ["seeds", "at least 1"]),
         ({"seeds": []}, ["seeds", "at least 1"]),
+        ({"seeds": 2**32}, ["seeds", "at most 10000", "4294967296"]),
     ],
 )
 def test_training_refuses_a_budget_or_seeds_of_nothing(arguments, words):

@@ -29,6 +29,7 @@ from elites.training.results import Run, Source, named
 from elites.training.seeds import Batched, iteration_keys, seed_keys
 from elites.training.stopping import Interrupts, StopTraining, TrainingInterrupted
 
+MAX_SEEDS = 10_000
 Callback = Callable[[int, dict[str, np.ndarray]], object]  # (iteration, metrics by name [seeds])
 
 
@@ -117,8 +118,7 @@ def _train(
     progress: bool | Callback | None,
     callback: Callback | Sequence[Callback],
 ) -> Run[S]:
-    chosen = seeds if isinstance(seeds, Sequence) else range(_integer("seeds", seeds))
-    seeds = checked_seeds(chosen)
+    seeds = checked_seeds(seeds if isinstance(seeds, Sequence) else _first_seeds(seeds))
     total = iterations_for(algorithm, source.evaluations)
     callbacks = _callbacks(progress, callback)
     history: list[dict[str, np.ndarray]] = []
@@ -222,6 +222,16 @@ def _hyperparameters(
 
 def _build(task: Task, algorithm: str | Builder, hp: Hyperparameters) -> Algorithm:
     return build_algorithm(algorithm, problem(task), hp)
+
+
+def _first_seeds(count: SupportsIndex) -> range:
+    """Return the seeds from 0 on, or raise a ValueError if their number is too large."""
+    number = _integer("seeds", count)
+    if number > MAX_SEEDS:
+        raise ValueError(
+            f"seeds must be at most {MAX_SEEDS}, got {number}. seeds=[{number}] trains one seed"
+        )
+    return range(number)
 
 
 def checked_seeds(seeds: Sequence[int]) -> list[int]:
