@@ -21,7 +21,7 @@ from elites.core.types import Act, Array, Evaluation, Problem, Request, padded_s
 
 
 def evaluate(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request) -> Evaluation:
-    """Return the results of n policies and m actor rollouts, as rows [n + m].
+    """Return the results of a request's n policies and m actor rollouts, as rows [n + m].
 
     If all actor rollouts share one trajectory, there are n + 1 rows. Without a learner nobody reads
     the transitions, and none are returned.
@@ -40,12 +40,15 @@ def evaluate(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Reque
 
 
 def actor_rows(problem: Problem, main_td3: TD3 | None, rollouts: int) -> int:
-    """Return how many episodes it takes to roll the actor out at that many descriptors."""
+    """Return how many episodes it takes to roll the actor out at `rollouts` descriptors."""
     return min(rollouts, 1) if shares_trajectory(problem, main_td3) else rollouts
 
 
 def shares_trajectory(problem: Problem, main_td3: TD3 | None) -> bool:
-    """Return whether the actor does the same at all descriptors, so that one episode serves all."""
+    """Return whether one episode of the actor serves all descriptors.
+
+    This is so if the actor acts the same at all descriptors.
+    """
     return main_td3 is not None and not main_td3.actor_conditioned and problem.deterministic
 
 
@@ -73,7 +76,7 @@ def acting(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request
 
 
 def take(evaluation: Evaluation, rows: Array) -> Evaluation:
-    """Return the given episodes of an evaluation."""
+    """Return the results of the episodes with indices `rows` [k] of an evaluation."""
     return Evaluation(
         evaluation.fitness[rows],
         evaluation.descriptors[rows],

@@ -57,7 +57,7 @@ class ExternalTask:
     """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
 
     def problem(self) -> Problem:
-        """Return the task as the algorithms see it."""
+        """Return the task as a `Problem`, the record of sizes and bounds that algorithms use."""
         if not isinstance(self.episode_length, int) or self.episode_length < 1:
             raise ValueError(
                 f"task '{self.name}': episode_length must be at least 1, got "
@@ -86,7 +86,7 @@ class Asked:
     """Observations [n + m, O] -> actions [n + m, A], in the order of the rows."""
 
     def __len__(self) -> int:
-        """Return the number of episodes."""
+        """Return the number of episodes that the request asks for."""
         return len(self.policies) + len(self.actor_targets)
 
     def __repr__(self) -> str:
@@ -97,9 +97,10 @@ class Asked:
 
 
 class AskTell(Generic[S]):
-    """A search whose policies are evaluated outside of elites.
+    """A search whose policies are evaluated outside of elites, by a simulator or a robot.
 
-    Given the same results as `train` computes, it makes the same steps as `train` with that seed.
+    Given the same results as `train` computes, the search makes the same steps as `train` with that
+    seed.
     """
 
     def __init__(self, algorithm: Algorithm[S], episode_length: int, seed: int = 0):
@@ -123,17 +124,17 @@ class AskTell(Generic[S]):
 
     @property
     def state(self) -> S:
-        """The state of the algorithm. Read only: use `save` and `load` to continue elsewhere."""
+        """State of the algorithm. Read only: use `save` and `load` to continue elsewhere."""
         return self._state
 
     @property
     def archive(self) -> Elites:
-        """The elites so far."""
+        """Archive of the search so far, as a sequence of elites."""
         return Elites(self._state.archive, self.algorithm)
 
     @property
     def iteration(self) -> int:
-        """The iteration in progress. 0 is the start."""
+        """Number of the iteration in progress. Iteration 0 evaluates the initial policies."""
         return self._at.iteration
 
     def _iteration_key(self) -> Array:
@@ -142,7 +143,7 @@ class AskTell(Generic[S]):
     # ----------------------------------------------------------------------------------------- ask
 
     def ask(self) -> Asked:
-        """Return what to evaluate next."""
+        """Return the next request: policies and actor descriptors to evaluate."""
         if self._request is not None:
             raise ValueError("ask was called twice: tell the results of the first request first")
         key = self._iteration_key()
@@ -155,7 +156,7 @@ class AskTell(Generic[S]):
         return self.asked()
 
     def asked(self) -> Asked:
-        """Return the request that waits for its results, for instance after `load`."""
+        """Return the request that still waits for its results, for instance after `load`."""
         part = self._part(self._pending())
         n, m = self._rows()
 
@@ -200,7 +201,7 @@ class AskTell(Generic[S]):
         return act(observations)
 
     def _seen_state(self) -> S:
-        """Return the state from which the initial request draws the actor's targets."""
+        """Return the state from which the initial request draws the actor's descriptors."""
         if self._at.round == 0 or self._started is None:
             return self._state
         key = self._iteration_key()
@@ -217,7 +218,7 @@ class AskTell(Generic[S]):
         episodes: Sequence[Episode | None] | None = None,
         asked: Asked | None = None,
     ) -> None:
-        """Report the results of the last `ask`, in the order of its rows.
+        """Report the results of the request that `ask` returned last, in the order of its rows.
 
         `fitness` [rows] and `descriptors` [rows, D] in task units are needed by all algorithms,
         `episodes` by those that learn from transitions. Mark an evaluation that failed with NaN,
@@ -248,7 +249,10 @@ class AskTell(Generic[S]):
         self._advance(rounds=self._at.round + 1 if starting else len(self._rounds))
 
     def _advance(self, rounds: int) -> None:
-        """Advance to the next round, or to the next iteration after that many rounds."""
+        """Advance the search to the next round.
+
+        After `rounds` rounds, the next iteration begins.
+        """
         self._request = None
         self._at = self._at.next(rounds)
 
@@ -259,7 +263,10 @@ class AskTell(Generic[S]):
         valid: ArrayLike | None,
         episodes: Sequence[Episode | None] | None,
     ) -> Evaluation:
-        """Check results from outside, and clip descriptors to the bounds."""
+        """Return the reported results as an `Evaluation`, or raise a ValueError.
+
+        Descriptors are clipped to the bounds of the task.
+        """
         on, rows = self.algorithm.problem, sum(self._rows())
         given = {
             "fitness": numbers(fitness, "fitness"),
@@ -307,7 +314,7 @@ class AskTell(Generic[S]):
                 )
 
     def _with_actor_rows(self, results: Evaluation) -> Evaluation:
-        """Append rows of failed actor rollouts to the policies' results."""
+        """Return the policies' results with rows of failed actor rollouts appended."""
         algorithm = self.algorithm
         m = actor_rows(algorithm.problem, algorithm.main_td3, algorithm.actor_rollouts)
 
@@ -326,14 +333,20 @@ class AskTell(Generic[S]):
     # ------------------------------------------------------------------------------- save and load
 
     def save(self, path: str | Path) -> None:
-        """Write the search to a file, at any time between two calls. Replaces it as a whole."""
+        """Write the search to a file, at any time between two calls.
+
+        An existing file is replaced as a whole.
+        """
         saved = Saved(
             self._at, self._state, self._request, self._started, self._losses, self.metrics
         )
         searches.save(Path(path), self._facts(), saved)
 
     def load(self, path: str | Path) -> None:
-        """Continue a search that `save` wrote, with the same task, algorithm and seed."""
+        """Replace this search by one that `save` wrote, to continue it.
+
+        Both searches must have the same task, algorithm and seed.
+        """
         shapes = jax.eval_shape(self.algorithm.init, self._key, self._centroids)
         saved = searches.load(Path(path), self._facts(), shapes)
         self._at, self._state, self._request = saved.position, saved.state, saved.request
@@ -362,7 +375,7 @@ def ask_tell(
     seed: int = 0,
     **hyperparameters: Value,
 ) -> AskTell:
-    """Start a search whose policies are evaluated outside of elites.
+    """Return a new search whose policies are evaluated outside of elites.
 
     `task` gives sizes and bounds: a name, a `Task`, or an `ExternalTask` record of your own robot.
     Further arguments are fields of `Hyperparameters`.
@@ -383,7 +396,10 @@ def ask_tell(
 
 
 def _flags(valid: ArrayLike) -> np.ndarray:
-    """Return validity as booleans, or raise a ValueError for anything but True and False."""
+    """Return validity flags [rows] as booleans.
+
+    Raises a ValueError for other values than True and False.
+    """
     array = np.asarray(valid)
     if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
         raise ValueError("valid must be True or False for every row")
@@ -391,7 +407,10 @@ def _flags(valid: ArrayLike) -> np.ndarray:
 
 
 def _padded(results: Evaluation, request: Request, n: int) -> Evaluation:
-    """Return results for all rows of a request. Policies after the first n pad the batch."""
+    """Return results for all rows of a request, from those that were reported.
+
+    Rows of policies after the first n only pad the batch. They repeat the result of policy n.
+    """
     policies = jnp.minimum(jnp.arange(len(request.policies)), n - 1)
     actors = jnp.arange(n, len(results.fitness))
     return take(results, jnp.concatenate([policies, actors]))
