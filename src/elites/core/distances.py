@@ -22,7 +22,7 @@ def weights_of(ranges: tuple[float, ...]) -> Weights:
 
 
 def weighted(points: Array, weights: Weights) -> Array:
-    """Scale points [..., D] so that Euclidean distances between them count all axes alike."""
+    """Return points [..., D] scaled so that Euclidean distances count all axes alike."""
     if all(weight == 1.0 for weight in weights):
         return points  # nothing to compute: results keep their bits
     return points * jnp.array(weights).reshape((1,) * (points.ndim - 1) + (-1,))

@@ -69,9 +69,10 @@ def mean_distance(memory: Memory, points: Array, neighbours: int, squared: bool)
 
 
 def rewards(memory: Memory, points: Array, neighbours: int) -> Array:
-    """Return the novelty [steps, N] of points [steps, N, D], the mean squared distance.
+    """Return the novelty [steps, N] of points [steps, N, D].
 
-    One step at a time, because all distances together would not fit into memory.
+    It is the mean squared distance to the nearest stored points. Steps are computed one at a time,
+    because all distances together would not fit into memory.
     """
     return jax.lax.map(lambda some: mean_distance(memory, some, neighbours, squared=True), points)
 

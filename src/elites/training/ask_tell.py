@@ -74,7 +74,10 @@ def _evaluated_outside(*_: object) -> Evaluation:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Asked:
-    """Request for episodes: one for each policy, then one for each target of the actor."""
+    """Request for episodes: one for each policy, then one for each target of the actor.
+
+    A target is a descriptor that the actor is asked to reach.
+    """
 
     number: int
     """Number of requests before this one."""

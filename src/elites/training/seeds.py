@@ -278,7 +278,7 @@ def _compiled_size(compiled: jax.stages.Compiled) -> int:
 
 
 def _results(evaluation: Evaluation, rows: slice) -> Results:
-    """Return the results of some of the episodes [seeds, n]."""
+    """Return fitness, descriptors and validity [seeds, n] of some episodes of an evaluation."""
     return Results(
         evaluation.fitness[:, rows], evaluation.descriptors[:, rows], evaluation.valid[:, rows]
     )
