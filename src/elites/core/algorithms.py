@@ -81,7 +81,10 @@ def _checked_steps(name: str, steps: int, hp: Hyperparameters) -> int:
 
 
 def _share(hp: Hyperparameters, parts: int, name: str) -> int:
-    """Return the batch size divided by `parts`, for the variation called `name`."""
+    """Return the batch size divided by `parts`. Raises a ValueError if it is no multiple.
+
+    `name` names the algorithm in the message.
+    """
     if hp.batch_size % parts:
         raise ValueError(
             f"batch_size must be a multiple of {parts} for {name}, got {hp.batch_size}"

@@ -159,7 +159,7 @@ def ask(spec: Spec, state: State, key: Array) -> Request:
 
 
 def draw_targets(spec: Spec, archive: Archive, key: Array) -> Array:
-    """Draw descriptors [actor_rollouts, D] for the actor: those of elites, with noise."""
+    """Return descriptors [actor_rollouts, D] for the actor: those of elites, with noise."""
     cell_key, noise_key = jax.random.split(key)
     drawn = archive.descriptors[archives.sample(archive, cell_key, spec.actor_rollouts)]
     noise = jax.random.normal(noise_key, drawn.shape)

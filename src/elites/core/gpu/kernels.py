@@ -619,7 +619,10 @@ def update_critics(config: KernelConfig, delay_position: int, cycle: Ref, data: 
     net, index, critic = config.critic, pl.program_id(0), pl.program_id(1)
 
     def td_error(rows):
-        """Return the temporal-difference errors, 0 for truncated transitions and padding."""
+        """Return the temporal-difference errors of rows.
+
+        Truncated transitions and padding have 0.
+        """
         valid = rows < config.batch_size
         at = program.start + 2 * net.inputs * config.stride + rows
         reward, discount, mask = (_load(data, at + i * config.stride, valid) for i in range(3))

@@ -10,5 +10,5 @@ from elites import physics
 
 @functools.cache
 def body_model(name: str) -> physics.Model:
-    """Load a body model by the name of its file."""
+    """Return the body model that comes with elites in the file of this name."""
     return physics.load(Path(__file__).parent / f"{name}.json")
