@@ -25,6 +25,6 @@ def add(counter: Array, amount: Array) -> Array:
 
 
 def value(counters: np.ndarray | Array) -> np.ndarray:
-    """Return counters [..., 2] as integers [...] of 64 bits."""
+    """Return the values of counters [..., 2] as NumPy integers [...] of 64 bits."""
     words = np.asarray(counters).astype(np.int64)
     return words[..., 0] + (words[..., 1] << 32)

@@ -29,7 +29,7 @@ def weighted(points: Array, weights: Weights) -> Array:
 
 
 def between(points: Array, others: Array, weights: Weights) -> Array:
-    """Return the distances [n] between points [n, D] and as many others [n, D]."""
+    """Return the weighted distances [n] between points [n, D] and as many others [n, D]."""
     return jnp.sqrt(jnp.sum(jnp.square(weighted(points - others, weights)), -1))
 
 

@@ -53,7 +53,10 @@ def shares_trajectory(problem: Problem, main_td3: TD3 | None) -> bool:
 
 
 def acting(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request, size: int) -> Act:
-    """Return the function from observations [size, O] to actions [size, A] for a request."""
+    """Return the function from observations [size, O] to actions [size, A] of a request's policies.
+
+    Policies come first and actor rollouts last. Rows between them are padding.
+    """
     m = actor_rows(problem, main_td3, len(request.actor_targets))
     if m and (main_td3 is None or request.actor is None):
         raise ValueError("the request has descriptors for an actor, but there is no actor")

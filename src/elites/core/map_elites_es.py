@@ -37,7 +37,7 @@ _INITIAL, _EXPLORE, _EXPLOIT = range(3)  # their numbers
 
 
 class State(NamedTuple):
-    """Complete state of a run: training can continue from it."""
+    """Complete state of a MAP-Elites-ES run: training can continue from it."""
 
     archive: Archive
     parent: Array  # [P]
@@ -265,7 +265,7 @@ def tell_offspring(
 
 
 def offspring_request(spec: Spec, state: State, origin: Array, key: Array) -> Request:
-    """Return a request with the parent in every row of the padded batch."""
+    """Return a request with the state's parent in every row of the padded batch."""
     return request(spec, jnp.tile(state.parent, (spec.batch, 1)), origin, key)
 
 

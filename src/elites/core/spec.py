@@ -20,7 +20,7 @@ from elites.core.types import INITIAL, Array, Problem
 
 
 class State(NamedTuple):
-    """Complete state of a run: training can continue from it."""
+    """Complete state of a run of the MAP-Elites family: training can continue from it."""
 
     archive: Archive
     replay: Replay | None

@@ -77,7 +77,7 @@ class TD3State(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Minibatches of transitions. Descriptors are scaled to [-1, 1]."""
+    """Minibatches of transitions for a TD3 learner. Descriptors are scaled to [-1, 1]."""
 
     observation: Array  # [..., N, O]
     action: Array  # [..., N, A]

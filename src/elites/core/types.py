@@ -135,7 +135,7 @@ def padded_size(batch: int) -> int:
 
 
 class Request(NamedTuple):
-    """Policies to evaluate and, beside them, the actor at descriptors of its own."""
+    """Policies to evaluate and, beside them, descriptors at which to roll out the actor."""
 
     policies: Array  # [n, P]
     origins: Array  # [n] int32: which variation made each, an index into `Algorithm.origins`

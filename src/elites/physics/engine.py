@@ -27,7 +27,7 @@ from elites.physics.tables import Model
 
 
 class Sensors(NamedTuple):
-    """Measurements of a robot beside the state of its bodies."""
+    """Measurements of a robot: joint angles, joint velocities and contacts."""
 
     angles: Array  # [J]
     velocities: Array  # [J] velocities of the joint angles
@@ -139,7 +139,7 @@ def _substep(model: Model, bodies: Bodies, contact: Vec3, motor: Array) -> tuple
 
 
 def _joint_forces(model: Model, bodies: Bodies, motor: Array) -> tuple[Vec3, Vec3]:
-    """Return the force and the torque of its joints on every body, [B, n] each."""
+    """Return the force and the torque that the joints exert on every body, [B, n] each."""
     per_joint = joints.forces(model.joints, *_ends(model, bodies), motor)
     by_parent = incidence(model.joints.parent, len(model.bodies))
     by_child = incidence(model.joints.child, len(model.bodies))

@@ -85,6 +85,6 @@ def forces(joints: Joints, parent: Bodies, child: Bodies, motor: Array) -> Joint
 
 
 def angles_and_velocities(joints: Joints, parent: Bodies, child: Bodies) -> tuple[Array, Array]:
-    """Return the joint angles and their velocities, [J, n] each, as robots observe them."""
+    """Return the joint angles in rad and their velocities in rad/s, [J, n] each."""
     h = hinge(joints, parent, child)
     return h.angle, r.dot(r.sub(parent.ang, child.ang), h.axis)

@@ -146,7 +146,7 @@ _ARCTAN = _arctan_coefficients()
 def arctan2(y: Array, x: Array) -> Array:
     """Return the angle of the point (x, y) in radians, and 0 for (0, 0).
 
-    It uses plain arithmetic.
+    Only plain arithmetic is used.
 
     `jnp.arctan2` is a scalar call on the CPU, which prevents XLA from vectorising the loop over the
     joints. Its last bits also depend on the device.

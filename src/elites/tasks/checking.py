@@ -38,7 +38,10 @@ def check_own(task: Task) -> None:
 
 @functools.cache
 def check(task: Task) -> None:
-    """Raise a ValueError if a task cannot be trained on."""
+    """Raise a ValueError if a task cannot be trained on.
+
+    The task's `reset` and `step` are traced, and then run with random actions.
+    """
     start = _shapes(task, "reset", task.reset, jax.random.key(0))
     _check_state(task, "reset", start)
     action = jax.ShapeDtypeStruct((task.action_size,), jnp.float32)
@@ -110,7 +113,7 @@ def _check_state(task: Task, name: str, state: Any) -> None:
 
 
 def _declared(task: Task, field: str) -> str:
-    """Return the text that says where a task declares the size of a field."""
+    """Return a text with the size that a task declares for a field, or "" for other fields."""
     if field == "observation":
         return f"; observation_size is {task.observation_size}"
     if field == "descriptor":
@@ -173,7 +176,7 @@ def _try(task: Task) -> None:
 
 
 def _trial(task: Task, steps: int, keys: Array) -> tuple[TaskState, TaskState, Array]:
-    """Return the states [n] before and after some steps, and which robots stayed finite."""
+    """Return the states [n] before and after `steps` random steps, and which robots stay finite."""
     start = jax.vmap(task.reset)(keys)
 
     def step(carry: tuple[TaskState, Array], time: Array):
@@ -188,7 +191,7 @@ def _trial(task: Task, steps: int, keys: Array) -> tuple[TaskState, TaskState, A
 
 
 def _finite(state: TaskState) -> Array:
-    """Return which robots [n] have finite observation, reward and descriptor."""
+    """Return booleans [n]: which robots have a finite observation, reward and descriptor."""
     fields = (state.observation, state.reward[:, None], state.descriptor)
     return jnp.stack([jnp.isfinite(field).all(-1) for field in fields]).all(0)
 

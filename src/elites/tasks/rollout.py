@@ -124,7 +124,7 @@ def _step(
 def _finish(
     task: Task, bounds: tuple[Array, Array], episodes: _Episodes, transitions: Transitions
 ) -> Evaluation:
-    """Return the results of episodes after their last step."""
+    """Return the results of n episodes, from their running state after the last step."""
     descriptors = episodes.descriptor
     if task.episode_descriptor == "mean":
         descriptors = descriptors / jnp.maximum(episodes.steps, 1)[:, None]
@@ -211,7 +211,7 @@ def _evaluate_batch(task: Task, network: MLP, policies: Array, keys: Array) -> E
 
 
 def check_policies(task: Task, network: MLP, policies: Array) -> None:
-    """Raise a ValueError if a network or a matrix of policies does not fit the task."""
+    """Raise a ValueError if a network or a matrix of policies [n, P] does not fit the task."""
     if network.sizes[0] != task.observation_size or network.sizes[-1] != task.action_size:
         raise ValueError(
             f"task '{task.name}' maps {task.observation_size} observations to {task.action_size} "
@@ -225,7 +225,7 @@ def check_policies(task: Task, network: MLP, policies: Array) -> None:
 
 
 def _finite(tree) -> Array:
-    """Return for each episode whether every number in every leaf [n, ...] is finite."""
+    """Return a boolean for each episode [n]: whether all its numbers in all leaves are finite."""
     leaves = [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating)]
     checks = [jnp.isfinite(a).reshape(a.shape[0], -1).all(-1) for a in leaves]
     return functools.reduce(jnp.logical_and, checks)

@@ -21,7 +21,7 @@ Array = jax.Array
 
 
 class TaskState(NamedTuple):
-    """State of a task, as `reset` and `step` return it."""
+    """State of a task for one robot, as `reset` and `step` return it."""
 
     inner: Any  # the task's own state: a pytree of arrays
     observation: Array  # [O]
@@ -32,7 +32,7 @@ class TaskState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Control problem, deterministic or stochastic, with a descriptor of behaviours."""
+    """Control problem with a behaviour descriptor: sizes, bounds, `reset` and `step`."""
 
     name: str
     observation_size: int

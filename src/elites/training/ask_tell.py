@@ -182,7 +182,7 @@ class AskTell(Generic[S]):
         return self._request
 
     def _rows(self) -> tuple[int, int]:
-        """Return how many policies and how many actor rollouts the pending request counts."""
+        """Return the numbers of policies and of actor rollouts that the pending request counts."""
         round_ = self._rounds[-1 if self._at.iteration == 0 else self._at.round]
         algorithm = self.algorithm
         m = actor_rows(algorithm.problem, algorithm.main_td3, algorithm.actor_rollouts)
@@ -191,7 +191,7 @@ class AskTell(Generic[S]):
         return round_.evaluations, m
 
     def _part(self, request: Request) -> Request:
-        """Return the request reduced to the rows that are to be evaluated now."""
+        """Return the request with only the policies and actor targets to evaluate now."""
         n, m = self._rows()
         targets = request.actor_targets if m else request.actor_targets[:0]
         return request._replace(policies=request.policies[:n], actor_targets=targets)
@@ -356,7 +356,7 @@ class AskTell(Generic[S]):
         self._started, self._losses, self.metrics = saved.started, saved.losses, saved.metrics
 
     def _facts(self) -> dict[str, str | int]:
-        """Return the values that must agree between a saved search and the one that loads it."""
+        """Return, by name, the values that a saved search and the one that loads it must share."""
         problem = self.algorithm.problem
         hyperparameters = {
             f"hyperparameter {k}": str(v) for k, v in vars(self.algorithm.hp).items()
@@ -420,7 +420,7 @@ def _padded(results: Evaluation, request: Request, n: int) -> Evaluation:
 
 
 def _joined(started: Evaluation, results: Evaluation, n: int) -> Evaluation:
-    """Return the results of the first n policies, then those of the actor rollouts."""
+    """Return the initial results of the first n policies, then those of the actor rollouts."""
     policies = take(started, jnp.arange(n))
     return Evaluation(
         jnp.concatenate([policies.fitness, results.fitness]),

@@ -22,7 +22,7 @@ _FIELDS = ("count", "left", "qd_score", "coverage", "bar", "evaluations", "speed
 
 
 class Progress:
-    """Progress display of one session of a run, which begins at iteration `start`."""
+    """Progress display of a training run, which starts or resumes at iteration `start`."""
 
     def __init__(self, total: int, start: int = 0, stream: TextIO | None = None):
         self.total, self.first = total, start
@@ -66,7 +66,7 @@ class Progress:
         self._begun = time.perf_counter()
 
     def update(self, iteration: int, evaluations: float, qd_score: float, coverage: float) -> None:
-        """Show the metrics of an iteration, unless the display was updated a moment ago."""
+        """Show an iteration's metrics, unless the display was updated a moment ago."""
         now = time.perf_counter()
         every = 0.1 if self.terminal else _LINES_EVERY
         if now - self._printed < every and iteration < self.total:

@@ -243,7 +243,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Run(Generic[S]):
-    """Result of a training run.
+    """Result of a training run: archives, actors and metrics of all seeds.
 
     `archive` and `actor` belong to the seed with the highest QD-score.
     """

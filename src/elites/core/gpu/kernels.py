@@ -99,18 +99,18 @@ class NetworkLayout:
 
     @property
     def tiles(self) -> tuple[int, int]:
-        """Number of tiles of the weights of the first and of the second layer."""
+        """Numbers of tiles of the first layer's and of the second layer's weights."""
         across = self.hidden1 // TILE
         return -(-self.inputs // TILE) * across, across * (self.hidden2 // TILE)
 
     @property
     def update_programs(self) -> int:
-        """Number of programs that update the network, see `_NetworkUpdate.update`."""
+        """Number of GPU programs that update the network, see `_NetworkUpdate.update`."""
         return sum(self.tiles) + self.hidden1 // TILE + 2 * (self.hidden2 // TILE)
 
 
 class KernelConfig(NamedTuple):
-    """Static numbers for which the kernels are compiled."""
+    """Sizes and rates, known at compile time, for which the kernels are compiled."""
 
     actor: NetworkLayout
     critic: NetworkLayout
@@ -127,7 +127,7 @@ class KernelConfig(NamedTuple):
 
     @property
     def stride(self) -> int:
-        """Distance from one column of transitions to the next."""
+        """Number of elements from one column of packed transitions to the next."""
         return -(-self.batch_size // BLOCK_ROWS) * BLOCK_ROWS
 
     @property
@@ -283,7 +283,7 @@ def _output_weights(net: NetworkLayout, parameters, offset):
 
 
 def _outputs(net: NetworkLayout, parameters, offset, hidden2):
-    """Return the outputs [BLOCK_ROWS, padded_outputs] before any nonlinearity."""
+    """Return a network's outputs [BLOCK_ROWS, padded_outputs] before any nonlinearity."""
     outputs = jnp.arange(net.padded_outputs)
     bias = _load(parameters, offset + net.bias3 + outputs, outputs < net.outputs)
     return _dot(hidden2, _output_weights(net, parameters, offset)) + bias[None, :]
@@ -305,7 +305,7 @@ def _action_weights(config: KernelConfig, critics, offset):
 
 
 class _LayerProgram:
-    """One program of the kernels that compute layers, for BLOCK_ROWS transitions."""
+    """One GPU program of the kernels that compute layers, for BLOCK_ROWS transitions."""
 
     def __init__(self, config: KernelConfig, delay_position: int, cycle: Ref, data: Ref):
         step = cycle[0] * config.delay + delay_position
@@ -578,7 +578,7 @@ class _NetworkUpdate(NamedTuple):
 
 
 class _UpdateProgram:
-    """One program of the kernels that update networks."""
+    """One GPU program of the kernels that update networks."""
 
     def __init__(self, config: KernelConfig, delay_position: int, cycle: Ref, data: Ref,
                  corrections: Ref):  # fmt: skip

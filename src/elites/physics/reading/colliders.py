@@ -96,7 +96,7 @@ def _read_collider(part: Any, where: str, fixed: bool) -> Collider:
 
 
 def _read_shape(kind: str, shape: Mapping[str, Any], where: str) -> tuple[tuple[float, ...], int]:
-    """Return the size of a collider's shape, and the number of its end that touches planes."""
+    """Return the size of a collider's shape, and which end of it touches planes (0 for both)."""
     if kind == "capsule":
         return _read_capsule(shape, where)
     if kind == "sphere":

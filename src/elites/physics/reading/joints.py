@@ -56,7 +56,7 @@ class Joint:
 
 
 def read_joints(data: Mapping[str, Any], index: Mapping[str, int], name: str) -> list[Joint]:
-    """Return all joints of a model file. `index` holds the numbers of the moving bodies by name."""
+    """Return all joints of a model file. `index` holds the indices of the moving bodies by name."""
     entries = read_list(data, "joints", name, required=False)
     labels = unique_labels(entries, "joint", name)
     joints = [

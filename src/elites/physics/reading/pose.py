@@ -54,7 +54,7 @@ def initial_pose(
 def _read_defaults(
     data: Mapping[str, Any], moving: Sequence[Body], table: Joints, name: str
 ) -> tuple[np.ndarray, dict[str, _Pose]]:
-    """Return the default angle of every joint, and the poses of bodies that are given.
+    """Return the default angle of every joint in radians, and the given poses of bodies by name.
 
     A joint without a given angle is at the middle of its limits.
     """
@@ -139,7 +139,10 @@ def _row(vectors: Vec3, j: int) -> np.ndarray:
 
 
 def _set_on_ground(moving: Sequence[Body], poses: _Poses, members: np.ndarray) -> None:
-    """Move a tree of bodies up or down until its lowest collider touches z = 0."""
+    """Move a tree of bodies up or down, in `poses`, until its lowest collider touches z = 0.
+
+    `members` are the numbers of its bodies.
+    """
     lowest = min(
         (
             poses.position[i, 2] + rotations.quat_rotate(poses.rotation[i], point)[2] - radius
