@@ -132,7 +132,7 @@ class Spec:
     def batch(self) -> int:
         """Number of offspring of an iteration: the sum of the variations' counts.
 
-        `hp.batch_size` has no influence.
+        The sum may differ from `hp.batch_size`.
         """
         return sum(variation.count for variation in self.variations)
 

@@ -348,7 +348,7 @@ class AskTell(Generic[S]):
     def load(self, path: str | Path) -> None:
         """Replace this search by one that `save` wrote, to continue it.
 
-        Both searches must have the same task, algorithm and seed.
+        Both must have the same task, algorithm, hyperparameters and seed.
         """
         shapes = jax.eval_shape(self.algorithm.init, self._key, self._centroids)
         saved = searches.load(Path(path), self._facts(), shapes)

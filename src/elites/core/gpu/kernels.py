@@ -93,7 +93,7 @@ class NetworkLayout:
     def padded_size(self) -> int:
         """Length of the network's padded vector.
 
-        It keeps vectors stored one after the other aligned.
+        With this length, vectors stored one after the other are all aligned.
         """
         return -(-(self.bias3 + self.outputs) // 64) * 64
 
@@ -166,7 +166,7 @@ class CriticBuffers(NamedTuple):
 
 
 def _load(ref: Ref, index, mask=None):
-    """Return the elements of a reference at `index`. Masked elements are 0."""
+    """Return the elements at `index` of an array in GPU memory. Masked elements are 0."""
     return triton.load(ref.at[index], mask=mask, other=None if mask is None else 0.0)
 
 
@@ -261,10 +261,10 @@ def _activations2(net: NetworkLayout, parameters, offset, read_hidden1: Callable
 
 
 def _activation_gradients1(net: NetworkLayout, parameters, offset, read_delta2: Callable):
-    """Return the derivatives [BLOCK_ROWS, hidden1] of the first layer's activations.
+    """Return the derivatives [BLOCK_ROWS, hidden1] with respect to layer 1's activations.
 
-    They become deltas when the ReLU is applied. `read_delta2(k)` reads the deltas of the units k of
-    the second layer.
+    The derivatives become deltas when the ReLU is applied. `read_delta2(k)` reads the deltas of the
+    units k of the second layer.
     """
     units = jnp.arange(net.hidden1)
 
@@ -318,7 +318,7 @@ class _LayerProgram:
     def critic_hidden1(self, critics, offset, block: _InputBlock, action):
         """Return a critic's first layer [BLOCK_ROWS, hidden1] for `action`.
 
-        It replaces the recorded action.
+        The given action replaces the recorded one.
         """
         start = self.config.observation_size
         recorded = (start, start + self.config.action_size)
