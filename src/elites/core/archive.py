@@ -23,7 +23,7 @@ EMPTY = -1  # origin of a cell without an elite
 
 
 class Archive(NamedTuple):
-    """Cells of one seed, empty ones included."""
+    """Archive of one seed: arrays with one row per cell, empty cells included."""
 
     policies: Array  # [C, P]
     fitness: Array  # [C], -inf where a cell is empty
@@ -34,7 +34,7 @@ class Archive(NamedTuple):
 
 
 class Addition(NamedTuple):
-    """Result of adding a batch of candidates."""
+    """Result of adding a batch of b candidates to an archive."""
 
     archive: Archive
     added: Array  # [b] bool: the candidate is now an elite
@@ -42,7 +42,7 @@ class Addition(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The archive's metrics."""
+    """Metrics of an archive: QD-score, coverage and maximum fitness."""
 
     qd_score: Array  # []
     coverage: Array  # [] share of filled cells
@@ -50,7 +50,7 @@ class Summary(NamedTuple):
 
 
 def empty(centroids: Array, policy_size: int) -> Archive:
-    """Return an archive without elites."""
+    """Return an archive without elites, with one cell for each centroid [C, D]."""
     cells = centroids.shape[0]
     return Archive(
         policies=jnp.zeros((cells, policy_size)),
@@ -63,12 +63,12 @@ def empty(centroids: Array, policy_size: int) -> Archive:
 
 
 def filled(archive: Archive) -> Array:
-    """Return which cells [C] hold an elite."""
+    """Return a boolean for each cell [C]: whether it holds an elite."""
     return archive.fitness > -jnp.inf
 
 
 def cell_of(archive: Archive, descriptors: Array, weights: Weights) -> Array:
-    """Return the cell [n] of each descriptor [n, D]."""
+    """Return the index [n] of the archive's cell that each descriptor [n, D] belongs to."""
     return nearest_row(descriptors, archive.centroids, weights)
 
 
@@ -82,9 +82,10 @@ def add(
     iteration: Array,
     weights: Weights,
 ) -> Addition:
-    """Let a batch of candidates [b] compete for their cells.
+    """Add a batch of b candidates to the archive. Returns the new archive and who was added.
 
-    `weights` are those of the descriptor's axes, see `Problem.weights`.
+    Candidates replace less fit elites of their cells. `weights` are those of the descriptor's axes,
+    see `Problem.weights`.
     """
     batch, cells = fitness.shape[0], archive.fitness.shape[0]
     accepted = valid & jnp.isfinite(fitness) & jnp.isfinite(descriptors).all(-1)
@@ -113,9 +114,9 @@ def add(
 
 
 def sample(archive: Archive, key: Array, count: int) -> Array:
-    """Draw cells [count] uniformly, with replacement, from the filled ones.
+    """Return indices [count] of filled cells, drawn uniformly with replacement.
 
-    If there are none, the result is out of range, and indexing with it yields the last cell.
+    If no cell is filled, the indices are out of range, and indexing with them yields the last cell.
     """
     ranks = jnp.cumsum(filled(archive))
     pick = uniform_index(key, (count,), ranks[-1])
@@ -123,7 +124,7 @@ def sample(archive: Archive, key: Array, count: int) -> Array:
 
 
 def summary(archive: Archive) -> Summary:
-    """Compute the archive's QD-score, coverage and maximum fitness."""
+    """Return the archive's QD-score, coverage and maximum fitness."""
     full = filled(archive)
     return Summary(
         qd_score=jnp.sum(jnp.where(full, archive.fitness, 0.0)),

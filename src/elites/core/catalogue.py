@@ -25,9 +25,10 @@ ALGORITHMS: dict[str, str] = {
 
 
 def check(name: str) -> str:
-    """Return the name of a published algorithm, or FILE.py:FUNCTION for one of the user's own.
+    """Return the name of an algorithm unchanged, or raise a ValueError.
 
-    Raises a ValueError that lists the known names.
+    The name is that of a published algorithm, or FILE.py:FUNCTION for one of the user's own. The
+    message lists the known names.
     """
     if references.is_reference(name):
         return references.check("algorithm", name)
@@ -62,7 +63,10 @@ _ITERATIONS = ("generations", "iterations", "iters")
 
 
 def check_published(name: str) -> str:
-    """Return the name of a published algorithm, or raise a ValueError that lists them."""
+    """Return the name of a published algorithm unchanged.
+
+    Raises a ValueError that lists the known ones.
+    """
     if name not in ALGORITHMS:
         raise ValueError(_unknown(name))
     return name

@@ -22,14 +22,14 @@ def weights_of(ranges: tuple[float, ...]) -> Weights:
 
 
 def weighted(points: Array, weights: Weights) -> Array:
-    """Scale points [..., D] so that Euclidean distances between them count all axes alike."""
+    """Return points [..., D] scaled so that Euclidean distances count all axes alike."""
     if all(weight == 1.0 for weight in weights):
         return points  # nothing to compute: results keep their bits
     return points * jnp.array(weights).reshape((1,) * (points.ndim - 1) + (-1,))
 
 
 def between(points: Array, others: Array, weights: Weights) -> Array:
-    """Return the distances [n] between points [n, D] and as many others [n, D]."""
+    """Return the weighted distances [n] between points [n, D] and as many others [n, D]."""
     return jnp.sqrt(jnp.sum(jnp.square(weighted(points - others, weights)), -1))
 
 

@@ -97,9 +97,10 @@ class Hyperparameters:
 
     @classmethod
     def of(cls, values: Mapping[str, Value], arguments: Sequence[str] = ()) -> Hyperparameters:
-        """Return the paper's values with some replaced. Lists may stand for tuples.
+        """Return the paper's hyperparameters with some values replaced.
 
-        `arguments` are other arguments of the calling function, to suggest for unknown names.
+        Lists may stand for tuples. `arguments` are other arguments of the calling function, to
+        suggest for unknown names.
         """
         known = [field.name for field in dataclasses.fields(cls)]
         for name in values:

@@ -19,7 +19,7 @@ Array = jax.Array
 
 
 class Memory(NamedTuple):
-    """A ring of descriptors."""
+    """Ring buffer of descriptors, in which the newest overwrite the oldest."""
 
     points: Array  # [M, D]
     age: Array  # [M] int32: order of entry, -1 where nothing is stored
@@ -27,7 +27,7 @@ class Memory(NamedTuple):
 
 
 def empty(capacity: int, descriptor_size: int) -> Memory:
-    """Return a memory without points."""
+    """Return an empty memory for `capacity` descriptors."""
     return Memory(
         points=jnp.zeros((capacity, descriptor_size)),
         age=jnp.full(capacity, -1, jnp.int32),
@@ -36,7 +36,7 @@ def empty(capacity: int, descriptor_size: int) -> Memory:
 
 
 def append(memory: Memory, points: Array, mask: Array) -> Memory:
-    """Store the points [n, D] where `mask` holds, in order."""
+    """Return the memory with the points [n, D] appended where `mask` [n] holds, in order."""
     order = memory.entered + jnp.cumsum(mask) - 1
     place = ring.places(memory.entered, mask, memory.points.shape[0])
     return Memory(
@@ -47,14 +47,21 @@ def append(memory: Memory, points: Array, mask: Array) -> Memory:
 
 
 def nearest_squared(memory: Memory, points: Array, neighbours: int) -> Array:
-    """Return squared distances [n, k] to the k nearest stored points, inf where there are fewer."""
+    """Return squared distances [n, k] of points [n, D] to the k nearest stored ones.
+
+    Entries are inf where fewer points are stored.
+    """
     distance = jnp.where(memory.age[None] >= 0, pairwise_squared(points, memory.points), jnp.inf)
     count = min(neighbours, memory.points.shape[0])
     return -jax.lax.top_k(-distance, count)[0]
 
 
 def mean_distance(memory: Memory, points: Array, neighbours: int, squared: bool) -> Array:
-    """Return the mean (squared) distance [n] to the nearest stored points, as many as there are."""
+    """Return the mean distance [n] of points [n, D] to the nearest stored points.
+
+    The mean is over `neighbours` points, or as many as there are. `squared` averages squared
+    distances.
+    """
     nearest = nearest_squared(memory, points, neighbours)
     found = jnp.isfinite(nearest)
     values = jnp.where(found, nearest if squared else jnp.sqrt(nearest), 0.0)
@@ -62,9 +69,10 @@ def mean_distance(memory: Memory, points: Array, neighbours: int, squared: bool)
 
 
 def rewards(memory: Memory, points: Array, neighbours: int) -> Array:
-    """Return the novelty [steps, N] of points [steps, N, D], the mean squared distance.
+    """Return the novelty [steps, N] of points [steps, N, D].
 
-    One step at a time, because all distances together would not fit into memory.
+    It is the mean squared distance to the nearest stored points. Steps are computed one at a time,
+    because all distances together would not fit into memory.
     """
     return jax.lax.map(lambda some: mean_distance(memory, some, neighbours, squared=True), points)
 
@@ -72,7 +80,9 @@ def rewards(memory: Memory, points: Array, neighbours: int) -> Array:
 def insert_distant(
     memory: Memory, points: Array, mask: Array, threshold: float, block: int = 256
 ) -> Memory:
-    """Store points [n, D], one after the other, if farther than `threshold` from all stored ones.
+    """Return the memory with those points [n, D] stored that are far from all stored ones.
+
+    Points are offered one after the other. One is stored if it is farther than `threshold`.
 
     The stored ones include points of the same batch accepted before, and exclude those that have
     been overwritten meanwhile. The result equals a sequential loop, but is computed in blocks by

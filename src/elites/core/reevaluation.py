@@ -21,7 +21,7 @@ Array = jax.Array
 
 
 class Results(NamedTuple):
-    """Evaluation results without the transitions."""
+    """Evaluation results of n episodes without the transitions."""
 
     fitness: Array  # [n]
     descriptors: Array  # [n, D]
@@ -29,7 +29,7 @@ class Results(NamedTuple):
 
 
 class Reevaluation(NamedTuple):
-    """Archive and actor re-evaluated.
+    """Scores of an archive and its actor from evaluating both again.
 
     Errors are mean distances (see `distances`) over the filled cells. A rollout that diverges
     contributes no fitness and no error.
@@ -55,7 +55,7 @@ class Reevaluation(NamedTuple):
 
 
 class _Scores(NamedTuple):
-    """One half of a `Reevaluation`: of the archive, or of the actor."""
+    """Scores of the archive, or of the actor: one half of the fields of a `Reevaluation`."""
 
     fitness: Array
     descriptors: Array
@@ -69,9 +69,9 @@ class _Scores(NamedTuple):
 def request_elites(
     algorithm: Algorithm, archive: Archive, actor: Array | None, cells: Array, key: Array
 ) -> Request:
-    """Ask for the elites of cells [batch], and for the actor at their descriptors.
+    """Return a request for the elites of cells [batch], and for the actor at their descriptors.
 
-    Everything is shaped and typed as in training, or it would compile to another program.
+    Everything has the shapes and types of training. Otherwise it would compile to another program.
     """
     descriptors = archive.descriptors[cells]
     return Request(
@@ -87,7 +87,10 @@ def request_elites(
 def request_actor(
     algorithm: Algorithm, archive: Archive, actor: Array, cells: Array, key: Array
 ) -> Request:
-    """Ask for the actor alone, at the descriptors of cells [batch]. Further rows are padding."""
+    """Return a request for the actor alone, at the descriptors of cells [batch].
+
+    Further rows of the request are padding.
+    """
     rows = jnp.minimum(jnp.arange(padded_size(algorithm.batch)), algorithm.batch - 1)
     descriptors = archive.descriptors[cells[rows]]
     return Request(
@@ -103,7 +106,10 @@ def request_actor(
 def score(
     problem: Problem, archive: Archive, elites: Results, actor: Results | None
 ) -> Reevaluation:
-    """Compute the metrics from the results [C] of all cells, and of the actor if there is one."""
+    """Return the scores of archive and actor, from their results [C] in all cells.
+
+    Without results of an actor, the actor's scores are NaN.
+    """
     scores = _score(problem, archive, elites)
     if actor is not None:
         return Reevaluation(*scores, *_score(problem, archive, actor))
@@ -136,7 +142,7 @@ def _score(problem: Problem, archive: Archive, results: Results) -> _Scores:
 
 
 def _rebinned(problem: Problem, centroids: Array, results: Results) -> Summary:
-    """Return the metrics of the archive that the results alone would fill."""
+    """Return the summary (QD-score, coverage) of the archive that the results alone would fill."""
     n = results.fitness.shape[0]
     addition = archives.add(
         archives.empty(centroids, 0),

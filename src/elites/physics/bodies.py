@@ -20,7 +20,7 @@ from elites.physics.rotations import Array, Quat, Vec3
 
 
 class Bodies(NamedTuple):
-    """Position, rotation, velocity and angular velocity. Every component is [rows, n]."""
+    """Position, rotation, velocity and angular velocity of bodies. Every component is [rows, n]."""
 
     pos: Vec3
     rot: Quat
@@ -29,17 +29,17 @@ class Bodies(NamedTuple):
 
 
 def unpack(state: Array) -> Bodies:
-    """Return the rows of a state [13, ...] by name."""
+    """Return the 13 rows of a state [13, ...] by name, as bodies."""
     return Bodies(Vec3(*state[0:3]), Quat(*state[3:7]), Vec3(*state[7:10]), Vec3(*state[10:13]))
 
 
 def pack(bodies: Bodies) -> Array:
-    """Return bodies as one state [13, ...]."""
+    """Return bodies as one state array [13, ...]."""
     return jnp.stack([*bodies.pos, *bodies.rot, *bodies.vel, *bodies.ang])
 
 
 def take(bodies: Bodies, index: np.ndarray) -> Bodies:
-    """Return the bodies `index`, one row each."""
+    """Return the bodies with the numbers `index` [rows], one row each."""
     first = int(index[0]) if len(index) else 0
     if np.array_equal(index, np.arange(first, first + len(index))):
         rows = slice(first, first + len(index))  # a slice fuses better than a gather
@@ -54,7 +54,7 @@ def incidence(index: np.ndarray, count: int) -> np.ndarray:
 
 
 def sum_rows(columns: Sequence[Any], weights: np.ndarray) -> list[Array]:
-    """Sum rows of each of `columns` [rows, n] into bodies [B, n] by `weights` [B, rows].
+    """Return the sums [B, n] of the rows of each of `columns` [rows, n] by `weights` [B, rows].
 
     The CPU uses a matrix product and other devices use gathers, whichever is faster there. On a
     CPU, XLA computes the operand of a gather again for every gather, but the operand of a product

@@ -30,7 +30,10 @@ class Impulse(NamedTuple):
 
 
 def resolve(model: Model, bodies: Bodies) -> Impulse | None:
-    """Return the change of velocity of every body by all its contacts. None without contacts."""
+    """Return the change of velocity [B, n] of every body by all its contacts.
+
+    None without contacts.
+    """
     parts = []
     if (ground := model.ground) is not None:
         parts += _averages(model, ground.body, ground.kind, _ground(model, ground, bodies))
@@ -43,7 +46,7 @@ def resolve(model: Model, bodies: Bodies) -> Impulse | None:
 
 
 def _ground(model: Model, table: GroundContacts, bodies: Bodies) -> tuple[Impulse, Array]:
-    """Return the impulse of every ground contact, and which of them act."""
+    """Return the impulse [K, n] of every ground contact, and booleans [K, n] of which act."""
     own = take(bodies, table.body)
     arm = r.apply(r.matrix(own.rot), table.offset)
     # With this order of rounding, a robot at rest on the ground touches it, as in the recordings.
@@ -54,7 +57,7 @@ def _ground(model: Model, table: GroundContacts, bodies: Bodies) -> tuple[Impuls
 
 
 def _walls(model: Model, table: WallContacts, bodies: Bodies) -> tuple[Impulse, Array]:
-    """Return the impulse of every wall contact, and which of them act."""
+    """Return the impulse [K, n] of every wall contact, and booleans [K, n] of which act."""
     own = take(bodies, table.body)
     rotation = r.matrix(own.rot)
     centre = r.add(own.pos, r.apply(rotation, table.centre))
@@ -89,7 +92,7 @@ def _closest(c1: Vec3, h1: Vec3, c2: Vec3, h2: Vec3) -> tuple[Vec3, Vec3]:
 def _impulse(
     model: Model, table: GroundContacts | WallContacts, own: Bodies, arm: Vec3, normal: Vec3, depth
 ) -> tuple[Impulse, Array]:
-    """Return the impulse at each contact point, and which of the points act.
+    """Return the impulse [K, n] at each contact point, and booleans [K, n] of which points act.
 
     `own` are the bodies of the points, and `arm` the vectors from these bodies to the points.
     """
@@ -120,7 +123,10 @@ def _impulse(
 def _averages(
     model: Model, body: np.ndarray, kind: np.ndarray, contact: tuple[Impulse, Array]
 ) -> list[Impulse]:
-    """Return for each kind of collider the mean over the contact points of a body that act."""
+    """Return the impulse on every body [B, n], once for each kind of collider.
+
+    The impulse is the mean over those contact points of the body that act.
+    """
     (vel, ang), acts = contact
     count = len(model.bodies)
     kinds = np.unique(kind)

@@ -27,7 +27,7 @@ from elites.physics.tables import Model
 
 
 class Sensors(NamedTuple):
-    """Measurements of a robot beside the state of its bodies."""
+    """Measurements of a robot: joint angles, joint velocities and contacts."""
 
     angles: Array  # [J]
     velocities: Array  # [J] velocities of the joint angles
@@ -49,7 +49,10 @@ def sense(model: Model, state: Array) -> Sensors:
 
 
 def step(model: Model, state: Array, action: Array) -> tuple[Array, Sensors]:
-    """Advance one robot with state [13, B] and action [A] by `model.dt`."""
+    """Return the next state [13, B] of one robot and its sensors, after the time `model.dt`.
+
+    `state` is [13, B] and `action` is [A].
+    """
     following, *sensors = _batched(model)(state[..., None], action[..., None])
     return following[..., 0], Sensors(*(a[..., 0] for a in sensors))
 
@@ -82,9 +85,10 @@ def _batched(model: Model):
 
 
 def step_batch(model: Model, state: Array, action: Array) -> tuple[Array, Array, Array, Array]:
-    """Advance n robots with states [13, B, n] and actions [A, n].
+    """Return the next states of n robots and their sensors, after the time `model.dt`.
 
-    Returns the states and the three fields of `Sensors`, with the batch as their last axis.
+    `state` is [13, B, n] and `action` is [A, n]. The sensors are the three fields of `Sensors`,
+    with the batch as their last axis.
     """
     motor = _motor_torque(model, action)
     zero = jnp.zeros((len(model.bodies), state.shape[-1]), jnp.float32)
@@ -106,7 +110,7 @@ def _motor_torque(model: Model, action: Array) -> Array:
 
 
 def _substep(model: Model, bodies: Bodies, contact: Vec3, motor: Array) -> tuple[Bodies, Vec3]:
-    """Advance the bodies by one substep, and add its contacts to `contact`."""
+    """Return the bodies after one substep, and `contact` with the substep's contacts added."""
     h = model.dt / model.substeps
     pos = r.add(bodies.pos, r.times(r.scale(bodies.vel, h), model.free_position))
     bodies = bodies._replace(pos=pos, rot=r.integrate(bodies.rot, bodies.ang, h))
@@ -135,7 +139,7 @@ def _substep(model: Model, bodies: Bodies, contact: Vec3, motor: Array) -> tuple
 
 
 def _joint_forces(model: Model, bodies: Bodies, motor: Array) -> tuple[Vec3, Vec3]:
-    """Return the force and the torque of its joints on every body, [B, n] each."""
+    """Return the force and the torque that the joints exert on every body, [B, n] each."""
     per_joint = joints.forces(model.joints, *_ends(model, bodies), motor)
     by_parent = incidence(model.joints.parent, len(model.bodies))
     by_child = incidence(model.joints.child, len(model.bodies))
@@ -148,5 +152,5 @@ def _joint_forces(model: Model, bodies: Bodies, motor: Array) -> tuple[Vec3, Vec
 
 
 def _ends(model: Model, bodies: Bodies) -> tuple[Bodies, Bodies]:
-    """Return the parent and the child body of every joint."""
+    """Return the parent bodies and the child bodies of all joints, [J, n] each."""
     return take(bodies, model.joints.parent), take(bodies, model.joints.child)

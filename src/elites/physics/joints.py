@@ -22,7 +22,7 @@ from elites.physics.tables import Joints
 
 
 class JointForces(NamedTuple):
-    """Forces and torques of each joint, [J, n] each."""
+    """Force and torques of each joint on its two bodies, [J, n] each."""
 
     force: Vec3  # acts on the child at its anchor, and with opposite sign on the parent
     parent_torque: Vec3
@@ -30,7 +30,7 @@ class JointForces(NamedTuple):
 
 
 class Hinge(NamedTuple):
-    """Hinges in the world frame."""
+    """Axes and angles of hinges, and the orientations of their bodies, in the world frame."""
 
     axis: Vec3  # hinge axis of the parent
     child_axis: Vec3
@@ -40,7 +40,10 @@ class Hinge(NamedTuple):
 
 
 def hinge(joints: Joints, parent: Bodies, child: Bodies) -> Hinge:
-    """Return the axes and the angle of every joint. `parent` and `child` are its bodies, [J, n]."""
+    """Return the axes and the angle [J, n] of every joint.
+
+    `parent` and `child` are the bodies of each joint, [J, n].
+    """
     parent_frame, child_frame = r.matrix(parent.rot), r.matrix(child.rot)
     axis = r.apply(parent_frame, joints.parent_axis)
     z_parent = r.apply(parent_frame, joints.parent_reference)
@@ -50,7 +53,7 @@ def hinge(joints: Joints, parent: Bodies, child: Bodies) -> Hinge:
 
 
 def forces(joints: Joints, parent: Bodies, child: Bodies, motor: Array) -> JointForces:
-    """Return the forces and torques of all joints.
+    """Return the forces and torques [J, n] of all joints on their bodies.
 
     `parent` and `child` are the two bodies of each joint. `motor` is the torque of its actuator
     about the hinge. All are [J, n].
@@ -82,6 +85,6 @@ def forces(joints: Joints, parent: Bodies, child: Bodies, motor: Array) -> Joint
 
 
 def angles_and_velocities(joints: Joints, parent: Bodies, child: Bodies) -> tuple[Array, Array]:
-    """Return the joint angles and their velocities, [J, n] each, as robots observe them."""
+    """Return the joint angles in rad and their velocities in rad/s, [J, n] each."""
     h = hinge(joints, parent, child)
     return h.angle, r.dot(r.sub(parent.ang, child.ang), h.axis)

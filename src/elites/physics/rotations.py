@@ -20,7 +20,7 @@ Array = jax.Array
 
 
 class Vec3(NamedTuple):
-    """Vector. Its components are JAX arrays, NumPy arrays or numbers."""
+    """Vector x, y, z. Its components are JAX arrays, NumPy arrays or numbers."""
 
     x: Any
     y: Any
@@ -57,7 +57,7 @@ def scale(a: Vec3, s) -> Vec3:
 
 
 def times(a: Vec3, b: Vec3) -> Vec3:
-    """Return the product of two vectors, axis by axis."""
+    """Return the product of two vectors, component by component."""
     return Vec3(a.x * b.x, a.y * b.y, a.z * b.z)
 
 
@@ -74,7 +74,7 @@ def norm(a: Vec3) -> Array:
 
 
 def product(p: Quat, q: Quat) -> Quat:
-    """Return the product of two quaternions: the rotation by q, then by p."""
+    """Return the product p q of two quaternions: the rotation by q, then by p."""
     return Quat(
         p.w * q.w - p.x * q.x - p.y * q.y - p.z * q.z,
         p.w * q.x + p.x * q.w + p.y * q.z - p.z * q.y,
@@ -99,12 +99,15 @@ def matrix(q: Quat) -> Matrix:
 
 
 def apply(m: Matrix, v: Vec3) -> Vec3:
-    """Return the product of a matrix and a vector."""
+    """Return the product of a matrix and a vector, a vector."""
     return Vec3(dot(m.x, v), dot(m.y, v), dot(m.z, v))
 
 
 def integrate(q: Quat, rate: Vec3, h: float) -> Quat:
-    """Advance an orientation by the angular velocity `rate` of the world frame for the time `h`."""
+    """Return an orientation turned for the time `h` by the angular velocity `rate`.
+
+    `rate` is given in the world frame.
+    """
     turn = product(Quat(jnp.zeros_like(rate.x), rate.x, rate.y, rate.z), q)
     w, x, y, z = (a + 0.5 * h * b for a, b in zip(q, turn, strict=True))
     # Renormalised by a product with the reciprocal: one division per body instead of four.
@@ -113,7 +116,7 @@ def integrate(q: Quat, rate: Vec3, h: float) -> Quat:
 
 
 def euler(q: Quat) -> Vec3:
-    """Return intrinsic x-y'-z'' angles in radians.
+    """Return the intrinsic x-y'-z'' angles of a quaternion, in radians.
 
     This is the inverse of `quat_from_euler`, except at the singularity of Euler angles.
     """
@@ -141,7 +144,9 @@ _ARCTAN = _arctan_coefficients()
 
 
 def arctan2(y: Array, x: Array) -> Array:
-    """Return the angle of (x, y) by plain arithmetic, and 0 for (0, 0).
+    """Return the angle of the point (x, y) in radians, and 0 for (0, 0).
+
+    Only plain arithmetic is used.
 
     `jnp.arctan2` is a scalar call on the CPU, which prevents XLA from vectorising the loop over the
     joints. Its last bits also depend on the device.
@@ -159,7 +164,7 @@ def arctan2(y: Array, x: Array) -> Array:
 
 
 def quat_from_euler(degrees: np.ndarray) -> np.ndarray:
-    """Return the quaternion of intrinsic x-y'-z'' angles in degrees, in NumPy."""
+    """Return the NumPy quaternion [4] of intrinsic x-y'-z'' angles in degrees."""
     half = np.deg2rad(np.asarray(degrees, np.float64)) / 2
     (cx, cy, cz), (sx, sy, sz) = np.cos(half), np.sin(half)
     return np.array(
@@ -173,12 +178,12 @@ def quat_from_euler(degrees: np.ndarray) -> np.ndarray:
 
 
 def quat_product(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Return the product of two NumPy quaternions."""
+    """Return the product p q of two NumPy quaternions: the rotation by q, then by p."""
     return np.array(product(Quat(*p), Quat(*q)))
 
 
 def quat_rotate(q: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Rotate one NumPy vector, or rows of vectors, by one NumPy quaternion."""
+    """Return one NumPy vector, or rows of vectors, rotated by one NumPy quaternion."""
     w, u = q[0], np.asarray(q[1:], np.float64)
     v = np.asarray(v, np.float64)
     t = 2 * np.cross(u, v)

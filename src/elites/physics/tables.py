@@ -16,7 +16,10 @@ from elites.physics.rotations import Vec3
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Joints:
-    """Revolute joints, one row each. Anchors and axes are given in the frame of their body."""
+    """Table of revolute joints, one row each.
+
+    Anchors and axes are given in the frame of their body.
+    """
 
     names: tuple[str, ...]
     parent: np.ndarray  # [J] index of the parent body
@@ -37,7 +40,10 @@ class Joints:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroundContacts:
-    """Points that can touch the plane z = 0: sphere centres with a radius, or box corners."""
+    """Table of points that can touch the plane z = 0.
+
+    A point is a sphere centre with a radius, or a box corner.
+    """
 
     body: np.ndarray  # [K]
     kind: np.ndarray  # [K] kind of collider: 0 capsule or sphere, 1 box
@@ -49,7 +55,7 @@ class GroundContacts:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WallContacts:
-    """Pairs of a moving capsule and a frozen capsule. Each is a segment with a radius."""
+    """Table of pairs of a moving and a fixed capsule. Each capsule is a segment with a radius."""
 
     body: np.ndarray  # [K]
     centre: Vec3  # [K, 1] centre of the moving segment, in the frame of the body
@@ -75,7 +81,10 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model:
-    """Body model. Compared by identity, so that compiled code can treat it as a constant."""
+    """Body model of a robot.
+
+    Compared by identity, so that compiled code can treat it as a constant.
+    """
 
     name: str
     bodies: tuple[str, ...]
@@ -103,16 +112,16 @@ class Model:
 
 
 def indices(values) -> np.ndarray:
-    """Return whole numbers as a table entry [rows]."""
+    """Return whole numbers as a table entry: an integer array [rows]."""
     return np.array(values, np.int32)
 
 
 def column(values) -> np.ndarray:
-    """Return numbers as a table entry [rows, 1]."""
+    """Return numbers as a table entry: an array [rows, 1]."""
     return np.array(values, np.float32).reshape(-1, 1)
 
 
 def columns(vectors) -> Vec3:
-    """Return vectors [rows, 3] as a table entry, one column [rows, 1] per axis."""
+    """Return vectors [rows, 3] as a table entry: a vector of one column [rows, 1] per axis."""
     table = np.array(vectors, np.float32).reshape(-1, 3)
     return Vec3(*(table[:, i : i + 1] for i in range(3)))

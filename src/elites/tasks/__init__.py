@@ -35,12 +35,15 @@ _FACTORIES: dict[str, str | Callable[[], Task]] = {
 
 
 def names() -> list[str]:
-    """Return the names of all tasks."""
+    """Return the names of all tasks, built in or registered."""
     return list(_FACTORIES)
 
 
 def check(name: str) -> str:
-    """Return the name, or raise a ValueError that lists the known ones. Does not load JAX."""
+    """Return the name of a task unchanged, or raise a ValueError that lists the known ones.
+
+    A reference FILE.py:FUNCTION is a name too. JAX is not loaded.
+    """
     if name in _FACTORIES:
         return name
     if references.is_reference(name):
@@ -52,7 +55,7 @@ def check(name: str) -> str:
 
 
 def make(name: str) -> Task:
-    """Return the task of that name. It is always the same object, so compiled code is shared."""
+    """Return the task with this name. It is always the same object, so compiled code is shared."""
     if check(name) not in _FACTORIES:
         return _from_file(absolute(name))
     factory = _FACTORIES[name]
@@ -62,13 +65,13 @@ def make(name: str) -> Task:
 
 
 def is_built_in(task: Task) -> bool:
-    """Return whether a task is one that elites brings along."""
+    """Return whether a task is one that comes with elites."""
     return isinstance(_FACTORIES.get(task.name), str) and make(task.name) is task
 
 
 @functools.cache
 def _from_file(name: str) -> Task:
-    """Return the task that a function in a file of the user's returns."""
+    """Return the task that the function in a reference FILE.py:FUNCTION returns."""
     from elites.tasks.task import Task
 
     where, _, function = name.rpartition(":")
@@ -107,7 +110,7 @@ def lasting_name(given: str | Task | Callable[[], Task]) -> str:
 
 
 def register(name: str, factory: Callable[[], Task]) -> None:
-    """Add a task of your own. `factory` should return the same object every time."""
+    """Add a task of your own under a name. `factory` should return the same object every time."""
     if name in _FACTORIES:
         raise ValueError(f"a task named '{name}' exists already")
     _FACTORIES[name] = factory

@@ -25,12 +25,12 @@ def point_omni() -> Task:
 
 @functools.cache
 def noisy_point_omni() -> Task:
-    """Return `point_omni` with a random start in every episode."""
+    """Return the task of `point_omni` with a random start in every episode."""
     return _point("noisy_point_omni", noise=0.1, length=25)
 
 
 def best_point_fitness(task: Task, descriptor: Array) -> Array:
-    """Return the highest possible fitness of `point_omni` at a descriptor [..., 2]."""
+    """Return the highest possible fitness [...] of `point_omni` at descriptors [..., 2]."""
     steps = task.episode_length
     return steps - jnp.sum(jnp.square(descriptor), -1) / (2 * steps * _SPEED**2)
 

@@ -11,26 +11,29 @@ from typing import Any, NamedTuple
 
 
 class Axis(NamedTuple):
-    """Descriptor axis. The texts may contain any character of a single line, also `<` and `$`."""
+    """Name and unit of a descriptor axis.
+
+    The texts may contain any character of a single line, also `<` and `$`.
+    """
 
     name: str
     unit: str  # empty if the axis has none
 
     @property
     def label(self) -> str:
-        """Return the name with the unit, such as "final x (m)"."""
+        """Name of the axis with its unit, such as "final x (m)"."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
 
 def make_axes(size: int, names: Sequence[str] = (), units: Sequence[str] = ()) -> tuple[Axis, ...]:
-    """Return `size` axes, with default names and without units if none are given."""
+    """Return `size` descriptor axes, with default names and without units if none are given."""
     numbered = ["descriptor"] if size == 1 else [f"descriptor {i + 1}" for i in range(size)]
     pairs = zip(names or numbered, units or [""] * size, strict=True)
     return tuple(Axis(name, unit) for name, unit in pairs)
 
 
 def axes_of_facts(facts: Mapping[str, Any]) -> tuple[Axis, ...]:
-    """Return the axes of a run from its saved facts.
+    """Return the descriptor axes of a run from its facts, the entries of `resolved.json`.
 
     Runs of earlier versions have no names. They get the default ones, and so do damaged entries.
     """
@@ -40,9 +43,9 @@ def axes_of_facts(facts: Mapping[str, Any]) -> tuple[Axis, ...]:
 
 
 def check_texts(task: str, field: str, texts: Any, size: int, empty: bool = False) -> None:
-    """Raise a ValueError if a field is not a tuple of `size` texts. An empty tuple is accepted.
+    """Raise a ValueError if a field of a task is not a tuple of `size` texts.
 
-    `empty` says whether a text may be empty.
+    An empty tuple is accepted. `empty` says whether a text may be empty.
     """
     if not isinstance(texts, tuple) or (texts and not _are_texts(texts, size)):
         raise ValueError(

@@ -31,14 +31,17 @@ _TRACED = (
 
 
 def check_own(task: Task) -> None:
-    """Raise a ValueError if a task of the user's own cannot be trained on."""
+    """Raise a ValueError if a task cannot be trained on. Built-in tasks are not checked."""
     if not tasks.is_built_in(task):
         check(task)
 
 
 @functools.cache
 def check(task: Task) -> None:
-    """Raise a ValueError if a task cannot be trained on."""
+    """Raise a ValueError if a task cannot be trained on.
+
+    The task's `reset` and `step` are traced, and then run with random actions.
+    """
     start = _shapes(task, "reset", task.reset, jax.random.key(0))
     _check_state(task, "reset", start)
     action = jax.ShapeDtypeStruct((task.action_size,), jnp.float32)
@@ -52,7 +55,10 @@ def check(task: Task) -> None:
 
 
 def _shapes(task: Task, name: str, function: Callable[..., TaskState], *arguments: Any) -> Any:
-    """Return the shapes of what a function of the task returns. Nothing is computed."""
+    """Return the shapes of the state that `reset` or `step` of a task returns.
+
+    Nothing is computed. Errors become a ValueError that names the function.
+    """
     try:
         return jax.eval_shape(function, *arguments)
     except _TRACED as error:
@@ -69,7 +75,7 @@ def _shapes(task: Task, name: str, function: Callable[..., TaskState], *argument
 
 
 def _place(trace: TracebackType | None) -> str:
-    """Return the last place of a traceback that is in a file of the user's, as words."""
+    """Return file and line of the user's code in a traceback, as words, or "" if there is none."""
     ours = str(Path(__file__).parents[1])
     for frame in reversed(traceback.extract_tb(trace)):
         if not frame.filename.startswith((ours, *_PACKAGES, "<")):
@@ -82,7 +88,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _check_state(task: Task, name: str, state: Any) -> None:
-    """Raise if what `reset` or `step` returned is not a state of this task."""
+    """Raise a ValueError if the result of `reset` or `step` is not a state of this task."""
     if not isinstance(state, TaskState):
         kind = "None" if state is None else type(state).__name__
         raise ValueError(f"task '{task.name}': {name} must return a TaskState, it returned {kind}")
@@ -107,7 +113,7 @@ def _check_state(task: Task, name: str, state: Any) -> None:
 
 
 def _declared(task: Task, field: str) -> str:
-    """Return where a task declares the size of a field."""
+    """Return a text with the size that a task declares for a field, or "" for other fields."""
     if field == "observation":
         return f"; observation_size is {task.observation_size}"
     if field == "descriptor":
@@ -116,7 +122,7 @@ def _declared(task: Task, field: str) -> str:
 
 
 def _check_inner(task: Task, before: Any, after: Any) -> None:
-    """Raise if `step` returns another kind of inner state than it is given."""
+    """Raise a ValueError if `step` returns another kind of inner state than `reset`."""
     old, new = ({_name(path): leaf for path, leaf in _leaves(tree)} for tree in (before, after))
     for name in {**old, **new}:
         have, get = (
@@ -147,7 +153,7 @@ def _name(path: Any) -> str:
 
 
 def _try(task: Task) -> None:
-    """Raise if no robot gets through a few steps of random actions with finite numbers."""
+    """Raise a ValueError if no robot stays finite in a few steps of random actions."""
     keys = jax.random.split(jax.random.key(0), ROBOTS)
     steps = min(STEPS, task.episode_length)
     try:
@@ -170,7 +176,7 @@ def _try(task: Task) -> None:
 
 
 def _trial(task: Task, steps: int, keys: Array) -> tuple[TaskState, TaskState, Array]:
-    """Return the states [n] before and after some steps, and which robots stayed finite."""
+    """Return the states [n] before and after `steps` random steps, and which robots stay finite."""
     start = jax.vmap(task.reset)(keys)
 
     def step(carry: tuple[TaskState, Array], time: Array):
@@ -185,7 +191,7 @@ def _trial(task: Task, steps: int, keys: Array) -> tuple[TaskState, TaskState, A
 
 
 def _finite(state: TaskState) -> Array:
-    """Return which robots [n] have finite observation, reward and descriptor."""
+    """Return booleans [n]: which robots have a finite observation, reward and descriptor."""
     fields = (state.observation, state.reward[:, None], state.descriptor)
     return jnp.stack([jnp.isfinite(field).all(-1) for field in fields]).all(0)
 

@@ -19,7 +19,7 @@ from elites.tasks.task import Array, Task, TaskState
 
 
 class _Omni(NamedTuple):
-    """Settings in which the three tasks differ."""
+    """Settings in which the three omnidirectional tasks differ."""
 
     name: str
     summary: str
@@ -35,7 +35,7 @@ class _Omni(NamedTuple):
 
 @functools.cache
 def ant_omni() -> Task:
-    """Return the task of a four-legged robot with 8 motors."""
+    """Return the task `ant_omni`: a four-legged robot with 8 motors."""
     return _task(
         _ant("ant_omni", "A four-legged robot that must learn to reach every position", "ant")
     )
@@ -43,13 +43,13 @@ def ant_omni() -> Task:
 
 @functools.cache
 def anttrap_omni() -> Task:
-    """Return the task of the ant in front of three walls."""
+    """Return the task `anttrap_omni`: the ant in front of three walls."""
     return _task(_ant("anttrap_omni", "The ant, in front of a trap of three walls", "anttrap"))
 
 
 @functools.cache
 def hexapod_omni() -> Task:
-    """Return the task of a six-legged robot with 18 motors."""
+    """Return the task `hexapod_omni`: a six-legged robot with 18 motors."""
     model = body_model("hexapod")
     return _task(
         _Omni(
@@ -118,7 +118,7 @@ def _motion(torso: physics.Bodies, sensors: physics.Sensors) -> list[Array]:
 
 
 def _task(omni: _Omni) -> Task:
-    """Return the task with these settings."""
+    """Return the omnidirectional task with these settings."""
     model = omni.model
     low, high = omni.height
 

@@ -39,14 +39,19 @@ class _Episodes(NamedTuple):
 
 
 def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
-    """Run n episodes, one for each key. `act` maps observations [n, O] to actions [n, A]."""
+    """Run n episodes of a task, one for each key, and return their results.
+
+    `act` maps observations [n, O] to actions [n, A].
+    """
     return record(task, act, keys, lambda state: None)[0]
 
 
 def record(
     task: Task, act: Act, keys: Array, measure: Callable[[TaskState], Any]
 ) -> tuple[Evaluation, Any]:
-    """Run episodes as `rollout` does, and record `measure(state)` as [episode_length, n, ...].
+    """Run n episodes and return their results and `measure(state)` [episode_length, n, ...].
+
+    Episodes run as in `rollout`.
 
     The first entry belongs to the state after the first step. An episode that has ended keeps its
     last state.
@@ -66,7 +71,7 @@ def record(
 
 
 def _start(task: Task, state: TaskState) -> _Episodes:
-    """Return episodes before their first step."""
+    """Return the running state of episodes before their first step."""
     n = state.reward.shape[0]
     return _Episodes(
         state=state,
@@ -81,7 +86,10 @@ def _start(task: Task, state: TaskState) -> _Episodes:
 def _step(
     task: Task, act: Act, bounds: tuple[Array, Array], episodes: _Episodes, time: Array
 ) -> tuple[_Episodes, Transitions]:
-    """Take one step in every episode that goes on."""
+    """Take one step in every episode that has not ended.
+
+    Returns the running state after the step and the transitions [n] of the step.
+    """
     state = episodes.state
     action = act(state.observation)
     following = jax.vmap(task.step)(state, action)
@@ -116,7 +124,7 @@ def _step(
 def _finish(
     task: Task, bounds: tuple[Array, Array], episodes: _Episodes, transitions: Transitions
 ) -> Evaluation:
-    """Return the results of episodes after their last step."""
+    """Return the results of n episodes, from their running state after the last step."""
     descriptors = episodes.descriptor
     if task.episode_descriptor == "mean":
         descriptors = descriptors / jnp.maximum(episodes.steps, 1)[:, None]
@@ -150,7 +158,7 @@ def _check_state(task: Task, state: TaskState) -> None:
 
 
 def rollout_policies(task: Task, network: MLP, policies: Array, keys: Array) -> Evaluation:
-    """Run one episode of each policy, a row of `policies` [n, P]."""
+    """Run one episode of each policy, a row of `policies` [n, P], and return the results."""
     layers = networks.unflatten(network, policies)
     return rollout(
         task, lambda observation: networks.apply_each(network, layers, observation), keys
@@ -158,7 +166,9 @@ def rollout_policies(task: Task, network: MLP, policies: Array, keys: Array) -> 
 
 
 def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int = 256) -> Evaluation:
-    """Evaluate any number of policies [k, P] in padded batches, `batch` rounded up to 32s.
+    """Return the results of any number of policies [k, P], one episode each.
+
+    Policies run in padded batches of `batch`, rounded up to a multiple of 32.
 
     Returns no transitions. On a deterministic task and for the same `batch`, the result of a policy
     has the same bits at any position and beside any other policies.
@@ -180,7 +190,7 @@ def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int =
 
 
 def problem(task: Task) -> Problem:
-    """Return the `Problem` of a task, which is all that the algorithms need."""
+    """Return the `Problem` of a task: the sizes, bounds and rollout that algorithms need."""
     return Problem(
         name=task.name,
         observation_size=task.observation_size,
@@ -201,7 +211,7 @@ def _evaluate_batch(task: Task, network: MLP, policies: Array, keys: Array) -> E
 
 
 def check_policies(task: Task, network: MLP, policies: Array) -> None:
-    """Raise a ValueError if a network or a matrix of policies does not fit the task."""
+    """Raise a ValueError if a network or a matrix of policies [n, P] does not fit the task."""
     if network.sizes[0] != task.observation_size or network.sizes[-1] != task.action_size:
         raise ValueError(
             f"task '{task.name}' maps {task.observation_size} observations to {task.action_size} "
@@ -215,14 +225,14 @@ def check_policies(task: Task, network: MLP, policies: Array) -> None:
 
 
 def _finite(tree) -> Array:
-    """Return for each episode whether every number in every leaf [n, ...] is finite."""
+    """Return a boolean for each episode [n]: whether all its numbers in all leaves are finite."""
     leaves = [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating)]
     checks = [jnp.isfinite(a).reshape(a.shape[0], -1).all(-1) for a in leaves]
     return functools.reduce(jnp.logical_and, checks)
 
 
 def _select(condition: Array, new, old):
-    """Return `new` where the condition, [n] or [T, n], holds, and `old` elsewhere."""
+    """Return a tree with `new` where the condition, [n] or [T, n], holds, and `old` elsewhere."""
 
     def pick(a, b):
         wide = condition.reshape(*condition.shape, *[1] * (a.ndim - condition.ndim))

@@ -21,7 +21,7 @@ Array = jax.Array
 
 
 class TaskState(NamedTuple):
-    """State of a task, as `reset` and `step` return it."""
+    """State of a task for one robot, as `reset` and `step` return it."""
 
     inner: Any  # the task's own state: a pytree of arrays
     observation: Array  # [O]
@@ -32,7 +32,7 @@ class TaskState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Control problem, deterministic or stochastic, with a descriptor of behaviours."""
+    """Control problem with a behaviour descriptor: sizes, bounds, `reset` and `step`."""
 
     name: str
     observation_size: int
@@ -106,12 +106,15 @@ class Task:
 
     @property
     def descriptor_axes(self) -> tuple[Axis, ...]:
-        """Return the name and the unit of each descriptor axis."""
+        """Name and unit of each descriptor axis."""
         return make_axes(self.descriptor_size, self.descriptor_names, self.descriptor_units)
 
 
 def _numbers(task: str, field: str, values: Any) -> tuple[float, ...]:
-    """Return bounds as a tuple. Lists and arrays are accepted."""
+    """Return the bounds in a field of a task as a tuple of floats.
+
+    Lists and arrays are accepted. Anything else raises a ValueError.
+    """
     found = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(found, list | tuple) or not all(map(_is_number, found)):
         raise ValueError(f"task '{task}': {field} must be a tuple of numbers, got {values!r}")

@@ -18,7 +18,7 @@ from elites.tasks.task import Array, Task, TaskState
 
 
 class _Walker(NamedTuple):
-    """State of the walker."""
+    """Inner state of the task `walker_uni`."""
 
     bodies: Array  # [13, B]
     touched: Array  # [2] steps in which each foot touched the ground; the reset counts as one
@@ -27,7 +27,7 @@ class _Walker(NamedTuple):
 
 @functools.cache
 def walker_uni() -> Task:
-    """Return the task of a planar biped with 6 motors."""
+    """Return the task `walker_uni`: a planar biped with 6 motors."""
     model = body_model("walker")
     feet = [model.bodies.index(name) for name in ("foot", "foot_left")]
     layout = _layout(len(model.joints.names))
@@ -71,7 +71,7 @@ def walker_uni() -> Task:
 
 
 def _layout(joints: int) -> tuple[tuple[str, int], ...]:
-    """Return the parts of the observation."""
+    """Return the parts of the walker's observation: the name and size of each."""
     return (
         ("share of time that each foot touched the ground so far", 2),
         ("torso z in m", 1),
@@ -86,7 +86,7 @@ def _layout(joints: int) -> tuple[tuple[str, int], ...]:
 def _state(
     walker: _Walker, sensors: physics.Sensors, feet_touch: Array, reward: Array
 ) -> TaskState:
-    """Return the state of the task. `feet_touch` [2] says which feet touch the ground."""
+    """Return the task state of the walker. `feet_touch` [2] says which feet touch the ground."""
     torso = physics.unpack(walker.bodies[:, 0])
     pitch = rotations.euler(torso.rot).y
     share = walker.touched / (walker.time + 1.0)

@@ -14,7 +14,10 @@ Builder = Callable[[Problem, Hyperparameters], Algorithm]  # an algorithm of you
 
 
 def build_algorithm(algorithm: str | Builder, on: Problem, hp: Hyperparameters) -> Algorithm:
-    """Build an algorithm on a problem, or raise a ValueError that says what it is instead."""
+    """Return an algorithm built on a problem from a name, FILE.py:FUNCTION or a function.
+
+    A ValueError is raised for anything else, and for a function that returns no `Algorithm`.
+    """
     if not isinstance(algorithm, str):
         if not callable(algorithm):
             raise ValueError(
@@ -45,7 +48,10 @@ def _checked(built: object, name: str) -> Algorithm:
 
 
 def lasting_name(algorithm: str | Builder) -> str:
-    """Return a name by which another process finds an algorithm, or raise a ValueError."""
+    """Return a name by which another process finds the algorithm, or raise a ValueError.
+
+    The name is that of a published algorithm, or FILE.py:FUNCTION with the full path.
+    """
     if isinstance(algorithm, str):
         return references.absolute(catalogue.check(algorithm))
     for name, published in algorithms.ALGORITHMS.items():

@@ -14,7 +14,7 @@ from elites.core.types import Problem, Transitions
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Episode:
-    """One episode of t steps."""
+    """Record of one episode of t steps."""
 
     observations: ArrayLike
     """[t + 1, O] before every step, and after the last one"""
@@ -31,7 +31,7 @@ class Episode:
 def transitions(
     episodes: Sequence[Episode | None], valid: np.ndarray, problem: Problem, length: int
 ) -> Transitions:
-    """Return episodes as transitions of `length` steps, masked after each episode's end.
+    """Return n episodes as `Transitions` of arrays [length, n, ...], masked after each end.
 
     An episode that failed may be None. All its steps are masked, as are those of rows that are not
     `valid`. A `length` of 0, for algorithms without a learner, gives no steps.
@@ -61,7 +61,10 @@ def transitions(
 
 
 def _checked(episode: Episode, what: str, problem: Problem, length: int) -> dict[str, np.ndarray]:
-    """Return the arrays of an episode by name, or raise a ValueError that says what is wrong."""
+    """Return the arrays of an episode by transition field, or raise a ValueError.
+
+    `what` names the episode in the message, which says what is wrong with it.
+    """
     rewards = numbers(episode.rewards, f"{what}: rewards")
     steps = rewards.shape[0] if rewards.ndim == 1 else 0
     if not 1 <= steps <= length:

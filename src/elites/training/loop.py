@@ -41,7 +41,9 @@ def build(
     hp: Hyperparameters | None = None,
     **hyperparameters: Value,
 ) -> Algorithm:
-    """Build an algorithm on a task: `start(key) -> state`, `step(state, key) -> state, metrics`.
+    """Return an algorithm built on a task, to run in your own loop.
+
+    The result has `start(key) -> state` and `step(state, key) -> state, metrics`.
 
     `task` is a name, FILE.py:FUNCTION, a `Task`, or a function that returns one. `algorithm` is a
     name, FILE.py:FUNCTION, or a function of a problem and hyperparameters.
@@ -64,7 +66,9 @@ def train(
     hp: Hyperparameters | None = None,
     **hyperparameters: Value,
 ) -> Run:
-    """Train until the first iteration that reaches the budget of evaluations.
+    """Train an algorithm on a task and return the run: archives, actors and metrics of all seeds.
+
+    Training ends with the first iteration that reaches the budget of evaluations.
 
     `seeds` is their number, or the seeds themselves. `evaluations` is the budget of each seed, the
     preset's if not given. See `build` for the task, the algorithm and the hyperparameters.
@@ -90,7 +94,7 @@ _ARGUMENTS = ("seeds", "evaluations", "preset", "progress", "callback", "hp")
 
 
 def _check_names(values: Mapping[str, Value]) -> None:
-    """Raise a ValueError for an argument that `train` does not have."""
+    """Raise a ValueError if a name is neither an argument of `train` nor a hyperparameter."""
     if "seed" in values:
         raise ValueError(
             f"unknown argument 'seed'. seeds=[{values['seed']!r}] trains the seed of that number; "
@@ -107,7 +111,10 @@ def train_algorithm(
     progress: bool | Callback | None = None,
     callback: Callback | Sequence[Callback] = (),
 ) -> Run[S]:
-    """Train an algorithm that is already built, from the registry or your own. See `train`."""
+    """Train an algorithm that is already built and return the run.
+
+    See `train` for the arguments.
+    """
     return _train(algorithm, Source(algorithm.hp, evaluations), seeds, progress, callback)
 
 
@@ -148,7 +155,7 @@ def _train(
 
 @functools.cache
 def _kernels() -> Path | None:
-    """Return a directory that remembers, for this process, which kernels the compiler chose.
+    """Return this process's directory of the kernels that the compiler chose, None without a GPU.
 
     With it, a re-evaluation on a GPU computes the bits of training, and `save` keeps the choices.
     """
@@ -161,7 +168,7 @@ def _kernels() -> Path | None:
 
 @contextlib.contextmanager
 def _display(progress: bool | Callback | None, total: int) -> Iterator[Progress | None]:
-    """Show the progress display while training runs, if it is wanted."""
+    """Return a context with the progress display, or with None if no display is wanted."""
     wanted = can_overwrite(sys.stderr) if progress is None and sys.stderr else progress is True
     display = Progress(total) if wanted else None
     try:
@@ -174,7 +181,10 @@ def _display(progress: bool | Callback | None, total: int) -> Iterator[Progress 
 def _callbacks(
     progress: bool | Callback | None, callback: Callback | Sequence[Callback]
 ) -> list[Callback]:
-    """Return all functions to call after an iteration, or raise if one of them is none."""
+    """Return all functions to call after an iteration.
+
+    Raises a ValueError if one is not callable.
+    """
     found = list(callback) if isinstance(callback, Sequence) else [callback]
     if progress is not None and not isinstance(progress, bool):
         found.insert(0, progress)
@@ -190,7 +200,7 @@ def _report(
     display: Progress | None,
     callbacks: Sequence[Callback],
 ) -> None:
-    """Show an iteration and call the callbacks, each with a dictionary of its own."""
+    """Show an iteration on the display and call the callbacks, each with its own dictionary."""
     if display:
         display.update(
             iteration,
@@ -235,7 +245,11 @@ def _first_seeds(count: SupportsIndex) -> range:
 
 
 def checked_seeds(seeds: Sequence[int]) -> list[int]:
-    """Return seeds as a list, or raise a ValueError if they are no seeds or not all different."""
+    """Return the seeds as a list of ints, or raise a ValueError if they are invalid.
+
+    A seed is a whole number from 0 to 2**32 - 1. All seeds must be different, and there must be at
+    least one.
+    """
     found = [_integer("seeds", seed) for seed in seeds]
     if not found:
         raise ValueError("seeds must be at least 1")
@@ -248,7 +262,10 @@ def checked_seeds(seeds: Sequence[int]) -> list[int]:
 
 
 def iterations_for(algorithm: Algorithm, evaluations: int) -> int:
-    """Return the iterations until the budget is reached. The first policies count towards it."""
+    """Return the number of iterations until the budget of evaluations is reached.
+
+    The evaluations of the initial policies count towards the budget.
+    """
     evaluations = _integer("evaluations", evaluations)
     initial, each = algorithm.initial_evaluations, algorithm.evaluations_per_iteration
     if evaluations < initial + each:

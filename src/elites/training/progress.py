@@ -22,7 +22,7 @@ _FIELDS = ("count", "left", "qd_score", "coverage", "bar", "evaluations", "speed
 
 
 class Progress:
-    """Progress display of one session of a run, which begins at iteration `start`."""
+    """Progress display of a training run, which starts or resumes at iteration `start`."""
 
     def __init__(self, total: int, start: int = 0, stream: TextIO | None = None):
         self.total, self.first = total, start
@@ -33,12 +33,15 @@ class Progress:
         self._shown = 0  # characters of the changing line; 0 if there is none
 
     def say(self, text: str) -> None:
-        """Print a permanent line above the changing one."""
+        """Print a permanent line of text above the changing progress line."""
         self._write(f"{self._clearing()}{text}\n")
 
     @contextlib.contextmanager
     def compiling(self, report: bool = True) -> Iterator[None]:
-        """Show how long the compiler has been running. With `report`, print the total."""
+        """Return a context that shows how long the compiler has been running.
+
+        With `report`, the total time is printed at the end.
+        """
         begun = time.perf_counter()
         over = threading.Event()
 
@@ -63,7 +66,7 @@ class Progress:
         self._begun = time.perf_counter()
 
     def update(self, iteration: int, evaluations: float, qd_score: float, coverage: float) -> None:
-        """Show the metrics of an iteration, unless the display was updated a moment ago."""
+        """Show an iteration's metrics, unless the display was updated a moment ago."""
         now = time.perf_counter()
         every = 0.1 if self.terminal else _LINES_EVERY
         if now - self._printed < every and iteration < self.total:
@@ -87,7 +90,7 @@ class Progress:
             self.say("  ".join(fields.values()))
 
     def close(self) -> None:
-        """End the display. The last state of the line stays."""
+        """End the progress display. The last state of the line stays visible."""
         if self._shown:
             self._write("\n")
             self._shown = 0
@@ -101,7 +104,7 @@ class Progress:
         self._shown = len(text)
 
     def _width(self) -> int:
-        """Return how many characters fit on a line, one less than the terminal has columns."""
+        """Return how many characters fit on a line: one less than the terminal has columns."""
         if _notebook(self.stream):
             return 120
         columns = 0
@@ -123,7 +126,7 @@ class Progress:
 
 
 def can_overwrite(stream: TextIO) -> bool:
-    """Return whether lines can be overwritten: on a terminal or in a notebook."""
+    """Return whether lines on a stream can be overwritten: on a terminal or in a notebook."""
     with contextlib.suppress(ValueError):  # a closed stream
         return stream.isatty() or _notebook(stream)
     return False
@@ -134,7 +137,10 @@ def _notebook(stream: TextIO) -> bool:
 
 
 def _fitted(fields: dict[str, str], width: int) -> str:
-    """Join the fields in their order. Drop the least important ones until the line fits."""
+    """Return the fields of the progress line joined in their order.
+
+    The least important fields are dropped until the line fits into `width` characters.
+    """
     for count in range(len(_FIELDS), 0, -1):
         line = "  ".join(text for name, text in fields.items() if name in _FIELDS[:count])
         if len(line) <= width:

@@ -13,11 +13,17 @@ if TYPE_CHECKING:
 
 
 class StopTraining(Exception):  # noqa: N818
-    """Raised by a callback to end training after the iteration. The run so far is returned."""
+    """Exception that a callback raises to end training after the current iteration.
+
+    `train` then returns the run so far.
+    """
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Raised by `train` after Ctrl-C. `run` is the result of the iterations that were completed."""
+    """Exception that `train` raises after Ctrl-C.
+
+    `run` is the result of the completed iterations.
+    """
 
     def __init__(self, run: Run, iteration: int, total: int):
         super().__init__(
@@ -28,7 +34,7 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Delays Ctrl-C until the iteration ends. A second Ctrl-C raises at once.
+    """Context that delays Ctrl-C until the current iteration ends. A second Ctrl-C raises at once.
 
     An iteration updates its state in place, so an interrupted one would leave no result. Signal
     handlers that the caller installed stay in place. Only the main thread delays Ctrl-C.

@@ -33,7 +33,7 @@ class Body:
 
 
 def read_bodies(data: Mapping[str, Any], name: str) -> list[Body]:
-    """Read all bodies of a model, of which at least one must move."""
+    """Return all bodies of a model file, of which at least one must move."""
     entries = read_list(data, "bodies", name)
     if not entries:
         raise ModelError(f"{name}: bodies is empty")

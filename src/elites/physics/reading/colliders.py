@@ -36,9 +36,9 @@ class Collider:
     elasticity: float
 
     def half_axis(self) -> np.ndarray:
-        """Return the vector from the centre of a capsule to the upper end of its segment.
+        """Return the vector [3] from the centre of a capsule to the upper end of its segment.
 
-        It is zero for a sphere.
+        The vector is zero for a sphere.
         """
         if self.kind != "capsule":
             return np.zeros(3)
@@ -63,7 +63,7 @@ class Collider:
 
 
 def read_colliders(body: Mapping[str, Any], label: str, fixed: bool) -> tuple[Collider, ...]:
-    """Read all colliders of a body. Only a fixed body can have a plane."""
+    """Return all colliders of a body of a model file. Only a fixed body can have a plane."""
     parts = read_list(body, "colliders", label, required=False)
     return tuple(
         _read_collider(part, f"{label}, collider {i}", fixed) for i, part in enumerate(parts)
@@ -96,7 +96,7 @@ def _read_collider(part: Any, where: str, fixed: bool) -> Collider:
 
 
 def _read_shape(kind: str, shape: Mapping[str, Any], where: str) -> tuple[tuple[float, ...], int]:
-    """Return the size of a shape, and which end of it touches planes."""
+    """Return the size of a collider's shape, and which end of it touches planes (0 for both)."""
     if kind == "capsule":
         return _read_capsule(shape, where)
     if kind == "sphere":

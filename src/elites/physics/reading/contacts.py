@@ -13,7 +13,10 @@ from elites.physics.tables import GroundContacts, WallContacts, column, columns,
 def contact_tables(
     data: Mapping[str, Any], bodies: Sequence[Body], index: Mapping[str, int], name: str
 ) -> tuple[GroundContacts | None, WallContacts | None]:
-    """Return the contacts of all pairs in `collide_include`, as the engine uses them."""
+    """Return the tables of ground and wall contacts of all pairs in `collide_include`.
+
+    A table is None if there is no such contact.
+    """
     named = {body.name: body for body in bodies}
     ground: list[tuple] = []
     walls: list[tuple] = []
@@ -26,7 +29,7 @@ def contact_tables(
 
 
 def _read_pair(entry: Any, bodies: Mapping[str, Body], where: str) -> tuple[Body, Body] | None:
-    """Return a moving and a fixed body, or None if both are fixed."""
+    """Return the moving and the fixed body of a pair, or None if both are fixed."""
     check_fields(entry, "first second", where)
     names = [entry.get("first"), entry.get("second")]
     for name in names:
@@ -51,7 +54,7 @@ def _add_pair(
     walls: list[tuple],
     where: str,
 ) -> None:
-    """Add the contacts between all colliders of two bodies to the rows of the two tables."""
+    """Add the contacts between all colliders of two bodies to the rows `ground` and `walls`."""
     body = index[robot.name]
     for a in robot.colliders:
         for b in scenery.colliders:

@@ -47,16 +47,16 @@ class Joint:
     high: float
 
     def axis(self, direction: list[int]) -> np.ndarray:
-        """Return an axis of the joint frame, in the frame of the child."""
+        """Return an axis [3] of the joint frame, in the frame of the child body."""
         return rotations.quat_rotate(self.frame, np.array(direction))
 
     def parent_axis(self, direction: list[int]) -> np.ndarray:
-        """Return an axis of the joint frame, in the frame of the parent."""
+        """Return an axis [3] of the joint frame, in the frame of the parent body."""
         return rotations.quat_rotate(self.reference, self.axis(direction))
 
 
 def read_joints(data: Mapping[str, Any], index: Mapping[str, int], name: str) -> list[Joint]:
-    """Read all joints. `index` holds the moving bodies by name."""
+    """Return all joints of a model file. `index` holds the indices of the moving bodies by name."""
     entries = read_list(data, "joints", name, required=False)
     labels = unique_labels(entries, "joint", name)
     joints = [
@@ -109,7 +109,7 @@ def _read_limits(entry: Mapping[str, Any], label: str) -> tuple[float, float]:
 
 
 def joint_table(joints: Sequence[Joint]) -> Joints:
-    """Return the joints as the engine uses them."""
+    """Return the joints as the table that the engine uses."""
     hinge, reference = [1, 0, 0], [0, 0, 1]
     return Joints(
         names=tuple(joint.name for joint in joints),
@@ -133,7 +133,7 @@ def joint_table(joints: Sequence[Joint]) -> Joints:
 def read_actuators(
     data: Mapping[str, Any], joints: Sequence[Joint], name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the joint [A] that each actuator drives, and its strength [A, 1]."""
+    """Return the index [A] of the joint that each actuator drives, and its strength [A, 1]."""
     index = {joint.name: i for i, joint in enumerate(joints)}
     actuated, strength = [], []
     for i, actuator in enumerate(read_list(data, "actuators", name)):

@@ -22,7 +22,7 @@ _FIELDS = (
 
 
 def load(path: Path) -> Model:
-    """Read a model file and check it."""
+    """Read a body model from a JSON file, check it and return it."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -31,7 +31,10 @@ def load(path: Path) -> Model:
 
 
 def build(data: Mapping[str, Any], name: str = "model") -> Model:
-    """Check a model that is given as a dictionary and build its tables."""
+    """Return the body model given as a dictionary, checked and with its tables.
+
+    `name` names the model in error messages.
+    """
     check_fields(data, _FIELDS, name)
     bodies = read_bodies(data, name)
     moving = [body for body in bodies if not body.fixed]

@@ -10,5 +10,5 @@ from elites import physics
 
 @functools.cache
 def body_model(name: str) -> physics.Model:
-    """Load a body model by the name of its file."""
+    """Return the body model read from the file `NAME.json` beside this module."""
     return physics.load(Path(__file__).parent / f"{name}.json")
