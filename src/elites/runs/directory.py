@@ -162,7 +162,7 @@ def refuse_existing(path: Path, choose: str = "another --output") -> None:
 
 
 def _is_ours(name: str) -> bool:
-    """Return whether a file `name` may be left over from an elites process that died at its start."""
+    """Return whether a file `name` may be left over from an elites process that died early."""
     return name in (LOCK, "kernels") or (name.startswith(".") and ".writing" in name)
 
 
