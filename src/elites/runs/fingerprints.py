@@ -140,7 +140,7 @@ def _same_code(before: Any, now: Code) -> bool:
 
 
 def _probe(task: Task) -> Probe:
-    """Return the probe of a task: rewards, descriptors and observations of a short fixed rollout."""
+    """Return the probe of a task: its rewards, descriptors and observations in a fixed rollout."""
     sizes = (task.observation_size, task.action_size)
     return _probe_of(task.reset, task.step, *sizes)
 
@@ -356,7 +356,7 @@ def _rounded(text: str) -> str:
 
 
 def _summary(constants: Iterable[Any]) -> list[float]:
-    """Return two numbers that change with any of the constants, for comparison with a tolerance."""
+    """Return two numbers that change with any constant. They are compared with a tolerance."""
     total, weighted, count = 0.0, 0.0, 0
     for constant in constants:
         if jnp.issubdtype(constant.dtype, jax.dtypes.prng_key):

@@ -103,7 +103,7 @@ class Job:
         return {WEIGHTS: weights, STATE: rest}
 
     def tree(self, arrays: Mapping[str, np.ndarray | None]):
-        """Return the training state that consists of the named arrays. Unneeded arrays may be None."""
+        """Return the training state that has the named arrays. Unneeded arrays may be None."""
         return jax.tree.unflatten(
             jax.tree.structure(self.shapes), [arrays[name] for name in self.names]
         )
@@ -118,7 +118,7 @@ class Job:
 
 
 def is_weight(name: str) -> bool:
-    """Return whether the state's array `name` is deployed: it belongs to the archive or an actor."""
+    """Return whether the state's array `name` is deployed: it is the archive's, or an actor."""
     return name.startswith("archive.") or (name.startswith("learners.") and name.endswith(".actor"))
 
 
@@ -172,7 +172,7 @@ def prepare(config: Config, run: RunDirectory) -> Job:
 
 
 def choose_device(wanted: str) -> None:
-    """Make JAX use the device `wanted`: auto, cpu or gpu. Raises a ValueError if there is no GPU."""
+    """Make JAX use the device `wanted`: auto, cpu or gpu. Raises a ValueError if it is missing."""
     if wanted == "cpu":
         jax.config.update("jax_platforms", "cpu")
     elif wanted == "gpu" and _backend() != "gpu":

@@ -59,7 +59,7 @@ class Table(_AppendedFile):
     """A CSV file to which rows are appended, such as metrics.csv."""
 
     def __init__(self, path: Path, columns: Sequence[str], through: int | None = None):
-        """Start a table at `path`. With `through`, continue an existing one after that iteration."""
+        """Start a table at `path`. With `through`, continue one there after that iteration."""
         self.path, self.columns = path, list(columns)
         if through is not None and path.exists():
             _drop_rows_after(path, self.columns, through)
