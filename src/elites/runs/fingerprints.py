@@ -305,7 +305,7 @@ class _Tracer:
             return " ".join(f"{numbers[v]}:{v.aval.str_short()}" for v in variables)
 
         def use(atoms: Iterable[Any]) -> str:
-            """Return the inputs of an operation as text: numbers of variables, or literal values."""
+            """Return the inputs of an operation as text: variable numbers, or literal values."""
             return " ".join(
                 f"{self._value(atom.val, constants)}:{atom.aval.str_short()}"
                 if isinstance(atom, Literal)

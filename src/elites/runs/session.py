@@ -21,7 +21,7 @@ from elites.runs.outcome import Outcome
 def start(
     path: Path, config: Config, go_on: bool = False, accept_changed_task: bool = False
 ) -> Outcome:
-    """Start a new run in the directory `path`, train it, and return its progress.
+    """Start a new run in the directory `path`, train it, and return its `Outcome`.
 
     With `go_on`, continue an existing run if it has the same configuration. With
     `accept_changed_task`, continue it even if its task or algorithm changed meanwhile.
@@ -38,7 +38,7 @@ def start(
 
 
 def resume(path: Path, accept_changed_task: bool = False, **changes: Any) -> Outcome:
-    """Continue the run in the directory `path`, and return its progress.
+    """Continue the run in the directory `path`, and return its `Outcome`.
 
     `changes` are new values for fields that do not affect its results. With `accept_changed_task`,
     continue the run even if its task or algorithm changed meanwhile.
@@ -48,7 +48,7 @@ def resume(path: Path, accept_changed_task: bool = False, **changes: Any) -> Out
 
 
 def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_task: bool) -> Outcome:
-    """Continue the run at a path from its last checkpoint, and return its progress.
+    """Continue the run at a path from its last checkpoint, and return its `Outcome`.
 
     `wanted` maps the saved configuration to the requested one. Raises a ValueError if the two
     differ in a field that affects the results.
@@ -70,7 +70,7 @@ def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_tas
 def _train(
     run: RunDirectory, config: Config, fresh: bool, accept_changed_task: bool = False
 ) -> Outcome:
-    """Train in a directory that this process has locked, and return the progress. Loads JAX."""
+    """Train in a directory that this process has locked, and return the `Outcome`. Loads JAX."""
     from elites.runs import trainer
 
     return trainer.train(run, config, fresh, accept_changed_task)

@@ -54,7 +54,7 @@ LONG = 200_000_000
 def train(
     run: RunDirectory, config: Config, fresh: bool, accept_changed_task: bool = False
 ) -> Outcome:
-    """Train in a run directory that this process has locked, and return the progress.
+    """Train in a run directory that this process has locked, and return the `Outcome`.
 
     Starts anew if `fresh`, otherwise continues from the newest checkpoint. With
     `accept_changed_task`, continues even if the task or the algorithm changed.
@@ -116,7 +116,7 @@ def _is_finished(run: RunDirectory, iteration: int) -> bool:
 def _loop(
     run: RunDirectory, config: Config, job: Job, last: Checkpoint | None, signals: Signals
 ) -> Outcome:
-    """Train until the budget is spent or a signal arrives, and return the run's progress.
+    """Train until the budget is spent or a signal arrives, and return the `Outcome`.
 
     Starts from the checkpoint `last`, or anew if it is None.
     """
