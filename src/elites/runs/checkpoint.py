@@ -40,12 +40,12 @@ Shapes = Mapping[str, tuple[tuple[int, ...], str]]  # name -> shape, type
 
 
 class CheckpointError(RunError):
-    """A checkpoint cannot be used. The message says which one and why."""
+    """A checkpoint cannot be used. The message names the checkpoint and the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read."""
+    """A checkpoint that was read from disk: its path, iteration, information and arrays."""
 
     path: Path
     iteration: int
@@ -60,9 +60,9 @@ class Checkpoint:
 def save(
     directory: Path, iteration: int, parts: Mapping[str, Arrays], information: Mapping[str, Any]
 ) -> Path:
-    """Write a checkpoint of `parts` (file name -> arrays), and drop old ones.
+    """Write a checkpoint of `parts` (file name -> arrays) and return the path of its directory.
 
-    Returns its path. The link `last` points to it.
+    The link `last` then points to the new checkpoint. All but the last two checkpoints are removed.
     """
     with path_in_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,10 @@ def save(
 
 
 def receive(directory: Path, iteration: int, files: Mapping[str, bytes]) -> None:
-    """Write a checkpoint that another machine saved. `files` are the contents of its files."""
+    """Write a checkpoint that another machine saved. `files` maps file names to their contents.
+
+    Raises a CheckpointError if the manifest among the files is damaged.
+    """
     final = directory / f"{iteration:09d}"
     temporary = directory / f".writing-{iteration:09d}"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -108,7 +111,7 @@ def receive(directory: Path, iteration: int, files: Mapping[str, bytes]) -> None
 
 
 def _move_into_place(temporary: Path, final: Path) -> None:
-    """Give a complete checkpoint its final name, link `last` to it, and drop older ones."""
+    """Give a complete checkpoint its final name, link `last` to it, and remove older ones."""
     directory = final.parent
     sync_directory(temporary)
     if final.exists():  # a damaged one, which training has now reached again
@@ -123,7 +126,10 @@ def _move_into_place(temporary: Path, final: Path) -> None:
 
 
 def write_arrays(path: Path, arrays: Arrays) -> dict[str, Any]:
-    """Write arrays as an uncompressed .npz, and return their entries for the manifest."""
+    """Write arrays as an uncompressed .npz file and return their entries for the manifest.
+
+    The entries are a dictionary by array name, with shape, type and SHA-256.
+    """
     entries = {}
     with path_in_errors(path), open(path, "xb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
@@ -141,17 +147,17 @@ def write_arrays(path: Path, arrays: Arrays) -> dict[str, Any]:
 
 
 def digest(array: np.ndarray) -> str:
-    """Return the SHA-256 of the bytes of an array."""
+    """Return the SHA-256 of an array's bytes, as hexadecimal text."""
     return hashlib.sha256(memoryview(_raw(np.asarray(array, order="C")))).hexdigest()
 
 
 def _raw(array: np.ndarray) -> Any:
-    """Return the bytes of an array, without a copy."""
+    """Return an array's bytes as a flat array of uint8, without copying them."""
     return array.reshape(-1).view(np.uint8)
 
 
 def _point_last(directory: Path, name: str) -> None:
-    """Replace the link `last` by one to a checkpoint."""
+    """Replace the link `last` in `directory` by a link to the checkpoint `name`."""
     link = directory / f".{_LAST}"
     with contextlib.suppress(FileNotFoundError):
         link.unlink()
@@ -161,20 +167,24 @@ def _point_last(directory: Path, name: str) -> None:
 
 
 def sweep(directory: Path) -> None:
-    """Remove checkpoints that a killed process was writing or dropping."""
+    """Remove the incomplete checkpoints that a killed process was writing or deleting."""
     if directory.is_dir():
         for entry in (*directory.glob(".writing-*"), *directory.glob(".dropped-*")):
             shutil.rmtree(entry, ignore_errors=True)
 
 
 def set_aside(path: Path) -> None:
-    """Rename a damaged checkpoint, so that it is kept but no longer read."""
+    """Rename a damaged checkpoint to `damaged-...`, so that it is kept but no longer read.
+
+    The link `last` then points to the newest remaining checkpoint.
+    """
     path.rename(path.with_name(f"damaged-{path.name}-{os.getpid()}"))
     if remaining := complete(path.parent):
         _point_last(path.parent, remaining[-1].name)
 
 
 def _manifest_digest(manifest: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a manifest without its own checksum, as hexadecimal text."""
     body = {name: value for name, value in manifest.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
@@ -183,7 +193,7 @@ def _manifest_digest(manifest: Mapping[str, Any]) -> str:
 
 
 def complete(directory: Path) -> list[Path]:
-    """Return the complete checkpoints of a run, oldest first."""
+    """Return the paths of the complete checkpoints in `directory`, oldest first."""
     if not directory.is_dir():
         return []
     named = [p for p in directory.iterdir() if p.name.isdigit() and not p.is_symlink()]
@@ -196,9 +206,10 @@ def complete(directory: Path) -> list[Path]:
 def newest(
     directory: Path, read: Callable[[Path], Checkpoint], warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """Return the newest checkpoint that `read` can read. Warns of damaged ones and skips them.
+    """Return the newest checkpoint in `directory` that the function `read` can read.
 
-    Returns None if there are no checkpoints. Raises an error if all of them are damaged.
+    Calls `warn` for each damaged checkpoint and tries the one before. Returns None if there are no
+    checkpoints. Raises a CheckpointError if all of them are damaged.
     """
     paths = complete(directory)
     for path in reversed(paths):
@@ -223,9 +234,10 @@ class UnsuitableError(CheckpointError):
 
 
 def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Checkpoint:
-    """Read the named files of a checkpoint, and verify the checksum of every array.
+    """Read the named files of a checkpoint, verify every checksum, and return a `Checkpoint`.
 
-    `expected` are the arrays that the run needs. A checkpoint with other arrays is refused.
+    `expected` gives shape and type of the arrays that the run needs. A checkpoint with other arrays
+    raises an UnsuitableError.
     """
     manifest = read_manifest(path)
     arrays: dict[str, np.ndarray] = {}
@@ -248,16 +260,20 @@ def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Ch
 
 
 def _is_narrow(name: str, listed: Mapping[str, Any], expected: Shapes) -> bool:
-    """Return whether an array is the counter `env_steps` as earlier versions saved it.
+    """Return whether the array `name` is a counter `env_steps` that an earlier version saved.
 
-    They stored one 32-bit word. It is the low one of the two words that are stored now.
+    Earlier versions stored one 32-bit word. It is the low one of the two words that are stored now.
     """
     shape = expected[name][0]
     return name == "env_steps" and name in listed and listed[name]["shape"] == list(shape[:-1])
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Read the manifest of a checkpoint, and check everything that does not need the arrays."""
+    """Read `manifest.json` of the checkpoint at a path and return its contents.
+
+    Checks everything that does not need the arrays: format, fields, checksum and iteration. Raises
+    a CheckpointError if the manifest is missing or damaged.
+    """
     file = path / _MANIFEST
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
@@ -292,7 +308,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _is_entry(entry: Any) -> bool:
-    """Return whether a manifest's entry for an array is well-formed."""
+    """Return whether a manifest's entry for an array has a valid shape, type and SHA-256."""
     if not isinstance(entry, dict) or set(entry) != {"shape", "dtype", "sha256"}:
         return False
     sizes = entry["shape"]
@@ -302,9 +318,13 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:
-    """Raise if the names, shapes or types of a checkpoint's arrays are not the expected ones."""
+    """Raise an UnsuitableError if a checkpoint's arrays do not have the expected names and shapes.
+
+    Types are compared as well. `listed` are the entries of the manifest.
+    """
 
     def show(name: str, shape: Iterable[int], dtype: str) -> str:
+        """Return an array in words, such as "fitness float32[2, 1024]"."""
         return f"{name} {dtype}[{', '.join(map(str, shape))}]"
 
     needed = {name: show(name, *what) for name, what in expected.items()}
@@ -323,7 +343,10 @@ def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:
 
 
 def np_name(dtype: str) -> str:
-    """Return the plain name of a type, such as 'float32'. Unknown types stay as they are."""
+    """Return the plain name of an array type, such as "float32" for "<f4".
+
+    Returns an unknown type unchanged.
+    """
     try:
         return np.dtype(dtype).name
     except TypeError:
@@ -331,9 +354,10 @@ def np_name(dtype: str) -> str:
 
 
 def read_arrays(path: Path, entries: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
-    """Read the arrays of an .npz. Wrong sizes are refused before memory is allocated.
+    """Read an .npz file and return its arrays by name.
 
-    With `entries` of a manifest, shape, type and checksum of every array must match.
+    With `entries` of a manifest, shape, type and checksum of every array must match. Raises a
+    CheckpointError for wrong sizes, before memory is allocated, and for other damage.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -364,7 +388,7 @@ def read_arrays(path: Path, entries: Mapping[str, Any] | None = None) -> dict[st
 
 
 def _read_member(path, archive, info: zipfile.ZipInfo, name: str, entry) -> np.ndarray:
-    """Read one array of an .npz, and compare it with its entry in the manifest."""
+    """Read one array of an .npz file, compare it with its manifest entry, and return it."""
     if info.compress_type != zipfile.ZIP_STORED:
         raise CheckpointError(f"{path}: {name} is compressed; checkpoints are not")
     with archive.open(info) as member:

@@ -24,7 +24,7 @@ Device = Literal["auto", "cpu", "gpu"]
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A run, completely: with the same device, it determines every result."""
+    """Complete configuration of a run. On the same device, it determines every result."""
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """A task by name (see 'elites tasks'), or FILE.py:FUNCTION for one of your own."""
@@ -70,7 +70,7 @@ class Config:
             raise ValueError(f"device must be one of {known}, got {self.device!r}")
 
     def _lists_seeds(self) -> bool:
-        """Return whether `seed_list` is a list of seeds that agrees with the other fields."""
+        """Return whether `seed_list` holds distinct seeds that agree with the other fields."""
         seeds = self.seed_list
         if not isinstance(seeds, tuple) or not all(
             isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32
@@ -80,28 +80,34 @@ class Config:
         return len(set(seeds)) == len(seeds) == self.seeds and seeds[0] == self.first_seed
 
     def check(self) -> Config:
-        """Return the configuration, or raise a ValueError if task or algorithm does not exist."""
+        """Return this configuration. Raises a ValueError if task or algorithm does not exist."""
         catalogue.check(self.algorithm)
         tasks.check(self.task)
         return self
 
     def absolute(self) -> Config:
-        """Return the configuration with absolute paths of the user's own files."""
+        """Return a copy of this configuration with absolute paths in its references.
+
+        A reference, FILE.py:FUNCTION, names a task or an algorithm of the user's own.
+        """
         task, algorithm = map(references.absolute, (self.task, self.algorithm))
         return dataclasses.replace(self, task=task, algorithm=algorithm)
 
     @property
     def name(self) -> str:
-        """Short name, for directories and titles: walker_uni-dcg_me."""
+        """Short name for directories and titles, from task and algorithm: walker_uni-dcg_me."""
         return "-".join(map(references.short_name, (self.task, self.algorithm)))
 
     @property
     def seed_numbers(self) -> Sequence[int]:
-        """The seeds of the run."""
+        """The seeds of the run, as a sequence of whole numbers."""
         return self.seed_list or range(self.first_seed, self.first_seed + self.seeds)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that is saved. Without a list of seeds, older versions read it too."""
+        """Return this configuration as a dictionary that can be saved as JSON.
+
+        Without a list of seeds, the dictionary has format 1, which older versions read as well.
+        """
         values = dataclasses.asdict(self)
         if self.seed_list:
             return {"format": FORMAT, **values}
@@ -110,7 +116,10 @@ class Config:
 
     @classmethod
     def from_json(cls, data: Any, where: str) -> Config:
-        """Return a saved configuration. `where` names the file in errors."""
+        """Return the configuration that `data`, the contents of a config.json, describes.
+
+        `where` names the file in errors. Raises a ValueError for unknown, missing or wrong fields.
+        """
         if not isinstance(data, dict):
             raise ValueError(f"{where}: not a configuration")
         version = data.get("format")
@@ -160,6 +169,11 @@ CHANGEABLE = ("evaluations", "checkpoint_every", "reach_every", "figures", "devi
 def _refuse_strangers(
     where: str, prefix: str, values: Mapping, record: type, absent: Collection[str] = ()
 ) -> None:
+    """Raise a ValueError if `values` has unknown fields or lacks fields of a dataclass `record`.
+
+    `absent` names fields of the record that must not be given. `where` and `prefix` complete the
+    message.
+    """
     known = [field.name for field in dataclasses.fields(record) if field.name not in absent]
     for name in values:
         if name not in known:
@@ -170,7 +184,7 @@ def _refuse_strangers(
 
 
 def flat(config: Config) -> dict[str, Any]:
-    """Return every value by its name on the command line, such as `seeds` or `hp.cells`."""
+    """Return all values of a configuration by command-line name, such as `seeds` or `hp.cells`."""
     values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name != "hp"}
     for field in dataclasses.fields(config.hp):
         values[f"hp.{field.name}"] = getattr(config.hp, field.name)
@@ -178,7 +192,11 @@ def flat(config: Config) -> dict[str, Any]:
 
 
 def differences(saved: Config, asked: Config) -> list[str]:
-    """Return the differences between two configurations in fields that determine the results."""
+    """Return texts such as "seeds is 2, not 3", one for each field that differs.
+
+    Compares a saved configuration with the requested one. Fields that do not affect the results of
+    a run are ignored.
+    """
     before, after = flat(saved), flat(asked)
     return [
         f"{name} is {before[name]}, not {after[name]}"
@@ -191,7 +209,7 @@ def differences(saved: Config, asked: Config) -> list[str]:
 
 
 def preset(name: str, task: str) -> Config:
-    """Return the configuration of a preset for a task."""
+    """Return the configuration of the preset called `name` for a task. Its algorithm is dcg_me."""
     chosen = presets.get(name)
     return Config(
         task=task,

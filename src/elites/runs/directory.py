@@ -49,7 +49,7 @@ _FOLDERS = re.compile(r"checkpoints|snapshots|kernels|events|figures|evaluation(
 
 
 class InUseError(RunError):
-    """Another process has locked the directory."""
+    """Another process has locked the run directory."""
 
 
 class OutOfMemoryError(RunError):
@@ -57,44 +57,50 @@ class OutOfMemoryError(RunError):
 
 
 class TooLargeError(ValueError):
-    """The run does not fit in memory. This is known before it computes."""
+    """The run does not fit in memory. Raised before training starts."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunDirectory:
-    """The paths of a run's files."""
+    """A run directory, with the paths of the files and folders in it."""
 
     path: Path
 
     def __truediv__(self, name: str) -> Path:
+        """Return the path of the file `name` in the run directory."""
         return self.path / name
 
     @property
     def checkpoints(self) -> Path:
+        """Path of the folder with the last two checkpoints."""
         return self.path / "checkpoints"
 
     @property
     def snapshots(self) -> Path:
+        """Path of the folder with snapshots: archives without policies, one for each checkpoint."""
         return self.path / "snapshots"
 
     @property
     def kernels(self) -> Path:
+        """Path of the folder with the GPU kernels that the compiler chose."""
         return self.path / "kernels"
 
     @property
     def evaluation(self) -> Path:
+        """Path of the folder with the evaluation tables of the end of training."""
         return self.path / "evaluation"
 
     @property
     def figures(self) -> Path:
+        """Path of the folder with the figures of the run."""
         return self.path / "figures"
 
     def exists(self) -> bool:
-        """Return whether the directory holds a run."""
+        """Return whether the directory holds a run, that is, a config.json."""
         return (self.path / CONFIG).is_file()
 
     def files(self) -> list[str]:
-        """Return the sorted paths of all files, relative to the directory.
+        """Return the sorted paths of all files in the run, relative to its directory.
 
         Another process may write meanwhile. `Path.rglob` would fail if a directory vanished.
         """
@@ -105,12 +111,12 @@ class RunDirectory:
         )
 
     def config(self) -> Config:
-        """Read the configuration."""
+        """Read the configuration of the run from `config.json` and return it."""
         return Config.from_json(read_json(self.path / CONFIG), str(self.path / CONFIG))
 
 
 def existing(path: Path) -> RunDirectory:
-    """Return the run at a path, or raise a ValueError that says what is there instead."""
+    """Return the run directory at a path. Raises a ValueError if the path holds no run."""
     run = RunDirectory(path)
     if not path.exists():
         raise ValueError(f"{path}: no such directory. Start a run with 'elites train'")
@@ -123,10 +129,10 @@ def existing(path: Path) -> RunDirectory:
 
 
 def refuse_links(path: Path) -> None:
-    """Raise if a file or folder of the run at a path is a symbolic link.
+    """Raise a RunError if a file or folder of the run at a path is a symbolic link.
 
-    Writing through a link would change files outside of the run. `checkpoints/last` is a link that
-    elites makes itself.
+    Writing through a link would change files outside of the run. The link `checkpoints/last`, which
+    elites makes itself, is allowed.
     """
     for folder, folders, names in os.walk(path):
         inside = Path(folder).relative_to(path)
@@ -142,7 +148,7 @@ def refuse_links(path: Path) -> None:
 
 
 def refuse_existing(path: Path, choose: str = "another --output") -> None:
-    """Raise a ValueError if the directory holds a run or other files.
+    """Raise a ValueError if the directory at a path holds a run or other files.
 
     `choose` completes the advice of the message: "Choose another --output".
     """
@@ -156,7 +162,7 @@ def refuse_existing(path: Path, choose: str = "another --output") -> None:
 
 
 def _is_ours(name: str) -> bool:
-    """Return whether a file may be left over from a process that died while it started."""
+    """Return whether a file `name` may be left over from an elites process that died early."""
     return name in (LOCK, "kernels") or (name.startswith(".") and ".writing" in name)
 
 
@@ -174,7 +180,10 @@ def discard(run: RunDirectory) -> None:
 
 
 def read_facts(run: RunDirectory) -> dict[str, Any]:
-    """Read `resolved.json`, and check the fields that every reader relies on."""
+    """Read the facts of a run, the entries of `resolved.json`, and return them by name.
+
+    Raises a RunError if a fact that every reader needs is missing or has a wrong type.
+    """
     path = run / RESOLVED
     facts = files.read_record(path, _FACTS)
     low, high = facts["descriptor_low"], facts["descriptor_high"]
@@ -196,6 +205,7 @@ _FACTS = {
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether a value is a finite number. True and False are not numbers."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -203,7 +213,7 @@ def _is_number(value: Any) -> bool:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path that replaces `path` on success and is removed on failure.
 
-    The name contains the process, so that two processes can write the same file.
+    The temporary name contains this process, so that two processes can write the same file.
     """
     temporary = path.with_name(f".{path.stem}.writing-{this_process()}{path.suffix}")
     try:
@@ -220,19 +230,22 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove temporary files of processes of this machine that have ended."""
+    """Remove the temporary files in `folder` whose writers ran on this machine and have ended."""
     for entry in folder.glob(".*.writing-*"):
         if is_gone(re.sub(r"(\.\w+)?$", "", entry.name.partition(".writing-")[2])):
             entry.unlink(missing_ok=True)
 
 
 def this_process() -> str:
-    """Return a name for this process, of machine and process id."""
+    """Return a name for this process, as text MACHINE-ID with its process id."""
     return f"{platform.node()}-{os.getpid()}"
 
 
 def is_gone(process: str) -> bool:
-    """Return whether a process, named by `this_process`, ran on this machine and has ended."""
+    """Return whether a process ran on this machine and has ended.
+
+    `process` is a name that `this_process` returned.
+    """
     machine, _, number = process.rpartition("-")
     if machine != platform.node() or not number.isdigit():
         return False
@@ -246,18 +259,18 @@ def is_gone(process: str) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically: readers see the old contents or the new ones."""
+    """Write `text` to a file atomically: readers see the old contents or the new ones."""
     with replacing(path) as temporary, open(temporary, "x", encoding="utf-8") as file:
         file.write(text)
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write a JSON file atomically."""
+    """Write `data` to a JSON file atomically: readers see the old contents or the new ones."""
     write_text(path, json.dumps(data, indent=1) + "\n")
 
 
 def flush(file) -> None:
-    """Flush a file's contents to disk."""
+    """Flush the contents of an open file to disk."""
     file.flush()
     os.fsync(file.fileno())
 
@@ -273,7 +286,10 @@ def sync_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def path_in_errors(path: Path) -> Iterator[None]:
-    """Add the path to operating system errors that lack one, such as that of a full disk."""
+    """Add `path` to operating system errors inside the `with` block that lack a file name.
+
+    An example is the error of a full disk.
+    """
     try:
         yield
     except OSError as error:
@@ -287,9 +303,11 @@ def path_in_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[str | None]:
-    """Lock the run for this process. Yields the owner of a lock that was left behind, or None.
+    """Lock the run directory at a path for this process while the `with` block runs.
 
-    Creates the directory if needed, and removes it again if nothing was written to it.
+    Yields the text of a lock that a killed process left behind, or None. Creates the directory if
+    needed, and removes it again if nothing was written to it. Raises an InUseError if another
+    process holds the lock.
     """
     import fcntl
 
@@ -327,7 +345,10 @@ def locked(path: Path) -> Iterator[str | None]:
 
 
 def _open_lock(path: Path) -> IO[str]:
-    """Open the lock file without following a link. Creates it if needed."""
+    """Open the lock file at a path for reading and writing, and return the open file.
+
+    Creates the file if needed. Does not follow a link.
+    """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -337,7 +358,10 @@ def _open_lock(path: Path) -> IO[str]:
 
 @contextlib.contextmanager
 def locked_if_free(path: Path) -> Iterator[bool]:
-    """Lock the run unless another process has. Yields whether it is locked here."""
+    """Lock the run directory at a path, unless another process has locked it.
+
+    Yields whether this process holds the lock.
+    """
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(path))
@@ -351,7 +375,7 @@ def locked_if_free(path: Path) -> Iterator[bool]:
 
 
 def environment() -> dict[str, Any]:
-    """Return the versions, the commit and the device of this session. Loads JAX."""
+    """Return versions, commit and device of this session as a dictionary by name. Loads JAX."""
     import importlib.metadata
 
     import jax
@@ -373,7 +397,10 @@ def environment() -> dict[str, Any]:
 
 
 def record_session(run: RunDirectory, command: str, **more: Any) -> None:
-    """Add an entry to the run's environment: the command, versions and the device. Loads JAX."""
+    """Add an entry to `environment.json` of a run: command, versions and device. Loads JAX.
+
+    `more` are further fields of the entry.
+    """
     path = run / ENVIRONMENT
     sessions: list[Any] = []
     with contextlib.suppress(FileNotFoundError, RunError):
@@ -382,15 +409,16 @@ def record_session(run: RunDirectory, command: str, **more: Any) -> None:
 
 
 def commit() -> str | None:
-    """Return the commit of the running source, with a '+' if it was changed since.
+    """Return the Git commit of the running elites source, with a "+" if files changed since.
 
-    Returns None outside a repository.
+    Returns None if the source is not in a repository.
     """
     source = Path(__file__).resolve().parent
     if not shutil.which("git"):
         return None
 
     def git(*arguments: str) -> str | None:
+        """Return the output of a git command in the source folder, or None if the command fails."""
         done = subprocess.run(
             ["git", "--no-optional-locks", "-C", str(source), *arguments],
             capture_output=True, text=True, check=False,

@@ -36,10 +36,13 @@ STYLE: Any = {
 
 
 def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) -> None:
-    """Draw the cells of an archive, coloured by fitness.
+    """Draw the cells of an archive on matplotlib axes, coloured by fitness.
+
+    `facts` are the entries of the run's `resolved.json`. `values` [C] are the cells' fitness
+    values, not finite if a cell is empty. `descriptors` [C, D] are those of the elites.
 
     One-dimensional descriptors are drawn as bars, two-dimensional ones as Voronoi cells. With more
-    dimensions, the elites are points at their first two.
+    dimensions, the elites are points at the first two.
     """
     full = np.isfinite(values)
     colours = plt.get_cmap("viridis")
@@ -72,7 +75,10 @@ def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) 
 
 
 def frame(axes, facts, note: str = "") -> None:
-    """Set the limits and labels of axes that show descriptors."""
+    """Set limits and labels of axes that show descriptors. `note` is added to the x label.
+
+    `facts` are the entries of the run's `resolved.json`.
+    """
     low, high = facts["descriptor_low"], facts["descriptor_high"]
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     axes.set_box_aspect(1)
@@ -84,13 +90,16 @@ def frame(axes, facts, note: str = "") -> None:
 
 
 def explain(figure, facts) -> None:
-    """Write below a figure what the descriptors are."""
+    """Write the description of the task's descriptor below a figure, if `facts` has one."""
     if facts["descriptor"]:
         figure.supxlabel(f"descriptor: {facts['descriptor']}", x=0.02, ha="left", fontsize=9)
 
 
 def scale_of(values: np.ndarray) -> Normalize:
-    """Return the colour scale from the least to the greatest of the values."""
+    """Return the matplotlib colour scale from the least to the greatest of `values`.
+
+    Without values, the scale is from 0 to 1.
+    """
     if not len(values):
         return Normalize(0.0, 1.0)
     low, high = float(np.min(values)), float(np.max(values))
@@ -98,7 +107,7 @@ def scale_of(values: np.ndarray) -> Normalize:
 
 
 def colour_bar(figure, axes, scale: Normalize) -> None:
-    """Draw the colour scale of fitness beside some axes."""
+    """Draw the colour bar of fitness beside matplotlib axes."""
     bar = figure.colorbar(
         plt.cm.ScalarMappable(scale, "viridis"), ax=axes, label="fitness", shrink=0.85, pad=0.02
     )
@@ -106,7 +115,10 @@ def colour_bar(figure, axes, scale: Normalize) -> None:
 
 
 def segments(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return x and y of a path that draws lines from starts to ends [n, D], separated by NaN."""
+    """Return arrays x and y [3 n] of a path with a line from each start [n, D] to its end [n, D].
+
+    NaN separates the lines. Only the first two dimensions are used.
+    """
     gap = np.full(len(starts), np.nan)
     x = np.stack([starts[:, 0], ends[:, 0], gap], axis=1).reshape(-1)
     y = np.stack([starts[:, 1], ends[:, 1], gap], axis=1).reshape(-1)
@@ -117,17 +129,20 @@ def segments(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def line_style(i: int) -> Any:
-    """Return the line style of curve i. The ninth curve repeats a colour, but not its style."""
+    """Return the matplotlib line style of curve number i, counted from 0.
+
+    The ninth curve repeats a colour, but not its line style.
+    """
     return STYLES[(i + i // 8) % 8]
 
 
 def smoothed(
     iterations: np.ndarray, evaluations: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Average values [n] over about forty windows of iterations.
+    """Average values [n] over about forty windows of iterations, and return two arrays [windows].
 
-    Returns the evaluations at the end of each window, and the mean of the values in it. An
-    incomplete last window is left out.
+    The first array has the evaluations at the end of each window, the second the mean of the values
+    in it. An incomplete last window is left out.
     """
     last = int(iterations[-1])
     width = max(last // 40, 1)
@@ -146,7 +161,7 @@ def band(axes, x: np.ndarray, values: np.ndarray, colour: str, style: Any) -> No
 
 
 def thousands(value: float, _position: int) -> str:
-    """Return the label of a tick: 20k, 1.5M."""
+    """Return the label of a tick at `value` as text, such as "20k" or "1.5M"."""
     if abs(value) >= 1e4:
         return f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k"
     return f"{value:g}"

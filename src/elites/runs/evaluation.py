@@ -44,14 +44,16 @@ The paper's five metrics are the first three, `actor_qd_score` and `actor_descri
 
 
 def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
-    """Re-evaluate a checkpoint, by default the last one, and return the directory of the tables.
+    """Re-evaluate a run at a checkpoint and return the directory with the tables. Loads JAX.
 
-    The tables go to `evaluation/` only if they are of the run's newest checkpoint, no process
-    trains the run, and `checkpoint` is not given. Loads JAX.
+    `checkpoint` is an iteration, by default the newest one. The tables go to `evaluation/` only if
+    they are of the run's newest checkpoint, no process trains the run, and `checkpoint` is not
+    given.
     """
     from elites.runs import job, saved
 
     def apart(iteration: int) -> Path:
+        """Return the directory for the tables of an iteration that is not the end of training."""
         return run / f"evaluation_{iteration:09d}"
 
     folder = run.evaluation if checkpoint is None else apart(checkpoint)
@@ -68,7 +70,10 @@ def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
 
 
 def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
-    """Write both tables for the results of a run and their re-evaluation."""
+    """Write metrics.csv and cells.csv to `directory`, for results and their re-evaluation.
+
+    `results` is a `Run`, `again` its `Reevaluation`.
+    """
     directory.mkdir(exist_ok=True)
     rows, cells = [], []
     for i, seed in enumerate(results.seeds):
@@ -118,12 +123,16 @@ def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
 
 
 def _cell_row(i: int, cell: int, archive: Any, again: Any) -> list[Any]:
-    """Return the row of one cell, for the i-th seed."""
+    """Return the values of one row of cells.csv: a filled cell of the i-th seed.
+
+    The columns `seed` and `iteration` are not included. `again` is the re-evaluation of the run.
+    """
     stored = archive.arrays
 
     weights = np.float32(archive.algorithm.problem.weights)
 
     def error(reached: np.ndarray) -> np.float32:
+        """Return the weighted distance of a reached descriptor from the elite's stored one."""
         return np.float32(np.linalg.norm(weights * (reached - stored.descriptors[cell])))
 
     return [
@@ -144,10 +153,12 @@ def _cell_row(i: int, cell: int, archive: Any, again: Any) -> list[Any]:
 
 
 def _numbered(name: str, count: int) -> list[str]:
+    """Return column names such as "centroid_0" and "centroid_1"."""
     return [f"{name}_{i}" for i in range(count)]
 
 
 def _write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Write header and rows to a CSV file atomically."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(header)
@@ -156,7 +167,10 @@ def _write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
 
 
 def iteration_of(directory: Path) -> int | None:
-    """Return the iteration of the tables in a directory, or None if there are none."""
+    """Return the iteration that metrics.csv in a directory belongs to.
+
+    Returns None if there is no such file, or if its rows do not agree on one iteration.
+    """
     path = directory / "metrics.csv"
     if not path.exists():
         return None
@@ -165,7 +179,11 @@ def iteration_of(directory: Path) -> int | None:
 
 
 def table(directory: Path) -> list[list[str]]:
-    """Return a row for each metric: title, median, and the extremes if there are several seeds."""
+    """Return the metrics of metrics.csv in a directory as rows of text, a header first.
+
+    Each row has a metric's title and its value. With several seeds, it has median, lowest and
+    highest.
+    """
     values = read_table(directory / "metrics.csv")
     seeds = len(values["seed"])
     rows = [["", "median" if seeds > 1 else "value", *(["lowest", "highest"] if seeds > 1 else [])]]
@@ -180,11 +198,12 @@ def table(directory: Path) -> list[list[str]]:
 
 
 def _number(name: str, value: float) -> str:
+    """Return a metric's value as text. Coverage is shown in per cent."""
     return f"{100 * value:.1f} %" if name.endswith("coverage") else number(value)
 
 
 def markdown(directory: Path) -> list[str]:
-    """Return the lines of `table` in Markdown."""
+    """Return the metrics of metrics.csv in a directory as lines of a Markdown table."""
     header, *rows = table(directory)
     line = "|" + "---|" + "---:|" * (len(header) - 1)
     return [f"| {' | '.join(header)} |", line, *(f"| {' | '.join(row)} |" for row in rows)]

@@ -29,7 +29,11 @@ TOLERANCE = 1e-5
 def choose(
     run: Run, actor: bool, cell: int | None, descriptor: Sequence[float], seed: int | None
 ) -> tuple[Elite | Actor, dict[str, Any]]:
-    """Return the requested policy, by default the fittest elite, and metadata for its file."""
+    """Return the requested policy of a run, and metadata for its file as a dictionary.
+
+    The policy is the actor, the elite of a cell, or the elite nearest to a descriptor. By default,
+    it is the fittest elite. Without `seed`, the seed with the highest QD-score is used.
+    """
     if seed is not None and seed not in run.seeds:
         raise ValueError(
             f"--seed {seed} is not a seed of this run. It has the seeds "
@@ -74,7 +78,10 @@ def choose(
 
 
 def network_of(policy: Elite | Actor, information: dict[str, Any]) -> Network:
-    """Return the layers of an elite or of an actor, with the scaling of descriptors folded in."""
+    """Return the layers of an elite or of an actor as a `Network`, with `information` as metadata.
+
+    The scaling of descriptors is folded into the first layer.
+    """
     if isinstance(policy, Elite):
         layers = networks.unflatten(policy.network, jnp.asarray(policy.policy))
         return Network(_numbers(layers), policy.network.sizes[0], 0, information)
@@ -93,11 +100,15 @@ def network_of(policy: Elite | Actor, information: dict[str, Any]) -> Network:
 
 
 def _numbers(layers) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return layers of JAX arrays as a list of NumPy pairs (kernel, bias)."""
     return [(np.asarray(kernel), np.asarray(bias)) for kernel, bias in layers]
 
 
 def export(policy: Elite | Actor, path: Path, information: dict[str, Any]) -> float:
-    """Write a policy to a file. Returns the largest difference of its actions from those of JAX."""
+    """Write a policy to a file and return the largest difference of its actions from those of JAX.
+
+    Raises a RunError if the difference exceeds the tolerance.
+    """
     network = network_of(policy, information)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
@@ -106,9 +117,10 @@ def export(policy: Elite | Actor, path: Path, information: dict[str, Any]) -> fl
 
 
 def check(policy: Elite | Actor, network: Network, path: Path) -> float:
-    """Compare a file with JAX on 1,000 random observations, and descriptors if it takes them.
+    """Compare an exported file with JAX and return the largest difference of an action.
 
-    Returns the largest difference of an action. Raises a RunError if it exceeds the tolerance.
+    The inputs are 1,000 random observations, and descriptors if the policy takes them. Raises a
+    RunError if the difference exceeds the tolerance.
     """
     generator = np.random.default_rng(0)
     observations = generator.normal(size=(1000, network.observation_size)).astype(np.float32)

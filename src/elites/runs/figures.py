@@ -46,9 +46,10 @@ CURVES = (("qd_score", "QD-score"), ("coverage", "coverage in %"), ("max_fitness
 
 
 def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
-    """Draw the figures that a run has data for. Returns their paths, the archive first.
+    """Draw the figures that a run has data for, and return the paths of the PNG files.
 
-    They show the given seed, or else the one with the highest QD-score.
+    The figures show the given seed, or else the one with the highest QD-score. The archive is the
+    first figure.
     """
     facts = directories.read_facts(run)
     run.figures.mkdir(exist_ok=True)
@@ -76,10 +77,11 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
 
 
 def draw_comparison(runs: Sequence[RunDirectory], output: Path) -> list[Path]:
-    """Draw learning curves of several runs, a figure for each task.
+    """Draw learning curves of several runs, one figure for each task, and return the PNG paths.
 
-    Metrics of a task depend on settings such as the number of cells. If these differ between runs,
-    the legend shows them, and a warning says which metrics are not comparable.
+    The files are written to the folder `output`. Metrics depend on settings such as the number of
+    cells. If these differ between runs of a task, the legend shows them, and a warning says which
+    metrics are not comparable.
     """
     by_task: dict[str, dict[Path, _Drawn]] = {}
     for run in runs:
@@ -100,12 +102,13 @@ def draw_comparison(runs: Sequence[RunDirectory], output: Path) -> list[Path]:
 
 
 class _Drawn(NamedTuple):
-    """A run of a comparison."""
+    """A run of a comparison, with its facts (entries of resolved.json) and its metrics."""
 
     run: RunDirectory
     facts: Mapping[str, Any]
     table: Mapping[str, np.ndarray]
     properties: Mapping[str, str]
+    """Settings that the metrics depend on, in words. See `_properties`."""
 
 
 # Settings that metrics depend on -> metrics that are not comparable if the setting differs.
@@ -119,7 +122,10 @@ _DEPENDENT = {
 
 
 def _properties(run: RunDirectory, facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings that a run's metrics depend on, in words for the legend."""
+    """Return the settings that a run's metrics depend on, by name, in words for the legend.
+
+    An example is "number of cells": "1024 cells".
+    """
     sides = zip(facts["descriptor_low"], facts["descriptor_high"], strict=True)
     bounds = " x ".join(f"[{low:g}, {high:g}]" for low, high in sides)
     texts = (
@@ -133,7 +139,10 @@ def _properties(run: RunDirectory, facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _labels(task: str, entries: Sequence[_Drawn]) -> list[str]:
-    """Return a label for each run of a task. Warns if their metrics are not comparable."""
+    """Return the texts of the legend, one for each run of a task.
+
+    Warns if the metrics of the runs are not comparable.
+    """
     differing = {
         name: list(dict.fromkeys(entry.properties[name] for entry in entries))
         for name in _DEPENDENT
@@ -159,14 +168,17 @@ def _labels(task: str, entries: Sequence[_Drawn]) -> list[str]:
 
 
 def _index(seeds: Sequence[int], seed: int) -> int:
-    """Return the position of a seed, or raise a ValueError."""
+    """Return the position of `seed` in `seeds`. Raises a ValueError if it is not among them."""
     if seed not in seeds:
         raise ValueError(f"--seed {seed} is not one of this run's: {', '.join(map(str, seeds))}")
     return seeds.index(seed)
 
 
 def _save(figure, where: RunDirectory | Path, name: str) -> Path:
-    """Write a figure as PNG and as PDF, and return the path of the PNG."""
+    """Write a figure as PNG and as PDF, close it, and return the path of the PNG.
+
+    `where` is a folder, or a run, whose folder `figures` is used.
+    """
     directory = where.figures if isinstance(where, RunDirectory) else where
     path = directory / f"{name}.png"
     for target in (path, path.with_suffix(".pdf")):
@@ -180,6 +192,11 @@ def _save(figure, where: RunDirectory | Path, name: str) -> Path:
 
 
 def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
+    """Return a figure of the archive in a snapshot, for the seed at position `index`.
+
+    A snapshot is the archive without policies at a checkpoint. `facts` are the entries of
+    resolved.json.
+    """
     fitness = snapshot["fitness"][index]
     full = np.isfinite(fitness)
     figure, axes = plt.subplots(figsize=(6.2, 5.2), layout="constrained")
@@ -197,7 +214,10 @@ def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
 
 
 def _reach_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
-    """Draw the archive, and the actor's rollouts when asked for each elite's descriptor."""
+    """Return a figure of the archive beside the descriptors that the actor reaches.
+
+    The actor was asked for each elite's descriptor. `cells` are the columns of the run's cells.csv.
+    """
     chosen = cells["seed"] == seed
     rows = {name: values[chosen] for name, values in cells.items()}
     cell, size = rows["cell"].astype(int), len(facts["descriptor_low"])
@@ -230,7 +250,7 @@ def _reach_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
 
 
 def _draw_errors(axes, facts, asked: np.ndarray, reached: np.ndarray) -> None:
-    """Draw descriptors asked for and reached [n, D], with lines between them."""
+    """Draw descriptors asked for and reached, both [n, D], with lines between them."""
     if len(facts["descriptor_low"]) >= 2:
         axes.plot(*segments(asked, reached), color="#999999", linewidth=0.6, zorder=1)
         axes.scatter(asked[:, 0], asked[:, 1], s=9, color=COLOURS[0], label="asked", zorder=2)
@@ -246,11 +266,15 @@ def _draw_errors(axes, facts, asked: np.ndarray, reached: np.ndarray) -> None:
 
 
 def _sum(values: np.ndarray) -> str:
+    """Return the sum of values without NaN, as text such as "12,345"."""
     return f"{np.nansum(values):,.0f}"
 
 
 def _rebinned(snapshot, rows: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the best fitness [C] of the actor's rollouts that reached each cell, NaN if none."""
+    """Return the best fitness [C] of the actor's rollouts that reached each cell, NaN if none.
+
+    `rows` are columns of cells.csv for one seed.
+    """
     best = np.full(snapshot["centroids"].shape[0], np.nan)
     known = rows["actor_cell"] >= 0
     cells = rows["actor_cell"][known].astype(int)
@@ -259,7 +283,10 @@ def _rebinned(snapshot, rows: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _per_cell(snapshot, cell: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return values [n, ...] of the filled cells as an array of all cells, NaN elsewhere."""
+    """Return values [n, ...] of the filled cells as an array [C, ...] of all cells, NaN elsewhere.
+
+    `cell` [n] are the numbers of the filled cells.
+    """
     spread = np.full((snapshot["centroids"].shape[0], *values.shape[1:]), np.nan)
     spread[cell] = values
     return spread
@@ -269,6 +296,7 @@ def _per_cell(snapshot, cell: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
+    """Return a figure of the learning curves of several tables of metrics, keyed by label."""
     figure, panels = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
     for axes, (name, title) in zip(panels, CURVES, strict=True):
         for i, table in enumerate(tables.values()):
@@ -291,13 +319,17 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
 
 
 def _with_gap(label: str, table: Mapping[str, np.ndarray]) -> str:
-    """Return a curve's label. It names the iterations that the table lacks."""
+    """Return a curve's label. It names the iterations that the table of metrics lacks."""
     missing = gaps.within(table["iteration"][:, 0])
     return f"{label} (without {gaps.in_words(missing)})" if missing else label
 
 
 def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int):
-    """Draw additions by variation over time, and the variation of each elite in the archive."""
+    """Return a figure of the variations (origins of offspring) that elites came from.
+
+    The left panel shows additions by variation over time. The right panel shows the variation of
+    each elite in the snapshot, for the seed at position `index`.
+    """
     origins = [name.removeprefix("added.") for name in table if name.startswith("added.")]
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, 4.6), width_ratios=(1.3, 1), layout="constrained"
@@ -318,6 +350,10 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
 
 
 def _draw_origins(axes, facts, snapshot, index: int) -> None:
+    """Draw the cells of a two-dimensional archive, coloured by the variation of their elites.
+
+    Leaves the axes empty without a snapshot or with descriptors of other dimensions.
+    """
     if snapshot is None or len(facts["descriptor_low"]) != 2:
         axes.set_axis_off()
         return

@@ -26,7 +26,11 @@ class RunError(Exception):
 
 
 def read_text(path: Path, most: int = 64 * MEGABYTE, error: Error = RunError) -> str:
-    """Read a UTF-8 text file of at most `most` bytes. A byte order mark is dropped."""
+    """Return the contents of a UTF-8 text file of at most `most` bytes.
+
+    A byte order mark is dropped. Raises `error` if the file is too large, not a plain file, or
+    damaged.
+    """
     # O_NONBLOCK, because opening a pipe without a writer would block.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
@@ -48,7 +52,7 @@ def read_text(path: Path, most: int = 64 * MEGABYTE, error: Error = RunError) ->
 
 
 def read_json(path: Path, error: Error = RunError) -> Any:
-    """Read a JSON file."""
+    """Read a JSON file and return its contents. Raises `error` if it is damaged."""
     text = read_text(path, error=error)
     try:
         return json.loads(text)
@@ -61,7 +65,11 @@ def read_json(path: Path, error: Error = RunError) -> Any:
 def read_record(
     path: Path, fields: Mapping[str, type | tuple[type, ...]], error: Error = RunError
 ) -> dict[str, Any]:
-    """Read a JSON file that holds a record with at least these fields of these types."""
+    """Read a JSON file that holds named fields and return them as a dictionary.
+
+    `fields` gives the names and types that the file must have. Raises `error` if one is missing or
+    has another type.
+    """
     table = read_json(path, error)
     if not isinstance(table, dict):
         raise error(f"{path}: damaged: not a table of named fields")
@@ -74,13 +82,13 @@ def read_record(
 
 
 def is_of(value: Any, kind: type | tuple[type, ...]) -> bool:
-    """Return whether a value has a type. True and False are not numbers."""
+    """Return whether a value has a type, or one of several. True and False are not numbers."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
     return isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
 
 
 def shown(value: Any) -> str:
-    """Return a value as text, cut to a length that fits a message."""
+    """Return a value as text of at most 60 characters, for messages."""
     try:
         text = repr(value)
     except RecursionError:
@@ -93,11 +101,12 @@ _NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or 
 
 
 def _called(kind: type | tuple[type, ...]) -> str:
+    """Return the types in words for messages, such as "text or null"."""
     return " or ".join(_NAMES[k] for k in (kind if isinstance(kind, tuple) else (kind,)))
 
 
 def read_toml(path: Path, error: Error = ValueError) -> dict[str, Any]:
-    """Read a TOML file."""
+    """Read a TOML file and return its contents as a dictionary. Raises `error` if it is damaged."""
     text = read_text(path, error=error)
     try:
         return tomllib.loads(text)
@@ -110,10 +119,11 @@ def read_toml(path: Path, error: Error = ValueError) -> dict[str, Any]:
 def read_csv(
     path: Path, error: Error = RunError, unfinished: bool = False
 ) -> tuple[list[str], Rows]:
-    """Read header and rows of a CSV file. Every row has as many fields as the header.
+    """Read a CSV file and return its header and its rows, both as lists of text.
 
-    An `unfinished` file may end in an incomplete line, which is left out. The process that wrote it
-    was killed, or is still writing.
+    Every row has as many fields as the header, otherwise `error` is raised. An `unfinished` file
+    may end in an incomplete line, which is left out. The process that wrote it was killed, or is
+    still writing.
     """
     text = read_text(path, 4000 * MEGABYTE, error)
     lines = text.splitlines() if not unfinished else text.split("\n")[:-1]
@@ -131,6 +141,6 @@ def read_csv(
 
 
 def columns_needed(path: Path, header: Sequence[str], needed: Sequence[str], error: Error) -> None:
-    """Raise an error if a table lacks a column."""
+    """Raise `error` if the header of the table at a path lacks one of the columns `needed`."""
     if missing := [name for name in needed if name not in header]:
         raise error(f"{path}: damaged: the column {', '.join(missing)} is missing")

@@ -43,9 +43,10 @@ Probe = dict[str, Any]  # {"reward": [STEPS], "descriptor": [STEPS][D], "observa
 
 
 def of_task(task: Task) -> dict[str, Any] | None:
-    """Return the fingerprint of a task, or None if it cannot be run.
+    """Return the fingerprint of a task: versions, digests of its traced code, and a probe of it.
 
-    Training then fails as well, with a message about the fault.
+    A probe is a short fixed rollout of the task. Returns None if the task cannot be run. Training
+    then fails as well, with a message about the fault.
     """
     try:
         return {**_made_with(), "code": _task_code(task), "probe": _probe(task)}
@@ -54,7 +55,10 @@ def of_task(task: Task) -> dict[str, Any] | None:
 
 
 def of_algorithm(batched: Batched, shapes: Any, keys: Array) -> dict[str, Any]:
-    """Return the fingerprint of an algorithm: of its stages, but for the rollouts."""
+    """Return the fingerprint of an algorithm: versions, and digests of its traced stages.
+
+    The rollouts are left out. `shapes` and `keys` are those of the training state.
+    """
     code = {"train": _code(batched.compiled.train, shapes, keys)}
     for i, (ask, tell, _) in enumerate(batched.compiled.rounds):
         request = jax.eval_shape(ask, shapes, keys)
@@ -65,13 +69,19 @@ def of_algorithm(batched: Batched, shapes: Any, keys: Array) -> dict[str, Any]:
 
 
 def is_current(fingerprint: Any) -> bool:
-    """Return whether a fingerprint was made with these versions, on this kind of device."""
+    """Return whether a fingerprint was made with these versions, on this kind of device.
+
+    A fingerprint holds digests of traced code.
+    """
     made_with = _made_with()
     return isinstance(fingerprint, Mapping) and made_with.items() <= fingerprint.items()
 
 
 def task_changes(before: Mapping[str, Any], task: Task) -> list[str]:
-    """Say what changed in a task since its fingerprint was recorded. Empty if nothing did."""
+    """Return sentences about what changed in a task since its fingerprint `before` was recorded.
+
+    The list is empty if nothing changed, or if the task cannot be run.
+    """
     try:
         differing = _code_changes(before, _task_code(task))
         numbers = _probe_changes(before.get("probe"), _probe(task)) if differing else []
@@ -84,7 +94,11 @@ def task_changes(before: Mapping[str, Any], task: Task) -> list[str]:
 
 
 def algorithm_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Say what changed in an algorithm between two fingerprints, if they can be compared."""
+    """Return sentences about what changed in an algorithm between two fingerprints.
+
+    The list is empty if nothing changed, or if versions or devices differ, so that the fingerprints
+    cannot be compared.
+    """
     if not is_current(before) or before.get("devices") != now["devices"]:
         return []
     differing = _code_changes(before, now["code"])
@@ -93,6 +107,7 @@ def algorithm_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list
 
 
 def _made_with() -> dict[str, str]:
+    """Return the versions of JAX and elites, and the JAX backend, by name."""
     return {
         "jax": jax.__version__,
         "elites": elites.__version__,
@@ -101,7 +116,10 @@ def _made_with() -> dict[str, str]:
 
 
 def _code_changes(before: Mapping[str, Any], now: Mapping[str, Code]) -> list[str]:
-    """Return the names of functions that are other code, or have other constants."""
+    """Return the names of the functions whose code or constants differ from those recorded.
+
+    `before` is a recorded fingerprint. `now` maps function names to digests and constants.
+    """
     recorded = before.get("code")
     if not isinstance(recorded, Mapping):
         return []
@@ -109,6 +127,7 @@ def _code_changes(before: Mapping[str, Any], now: Mapping[str, Code]) -> list[st
 
 
 def _same_code(before: Any, now: Code) -> bool:
+    """Return whether two functions have the same digest and, within a tolerance, constants."""
     try:
         first, second = np.array(before["constants"]), np.array(now["constants"])
         close = np.abs(first - second) <= _CONSTANTS_TOLERANCE * (1 + second[0])
@@ -121,6 +140,7 @@ def _same_code(before: Any, now: Code) -> bool:
 
 
 def _probe(task: Task) -> Probe:
+    """Return the probe of a task: its rewards, descriptors and observations in a fixed rollout."""
     sizes = (task.observation_size, task.action_size)
     return _probe_of(task.reset, task.step, *sizes)
 
@@ -132,7 +152,10 @@ def _probe_of(
     observation_size: int,
     action_size: int,
 ) -> Probe:
-    """Take a few steps. Actions follow from observations, so that those are probed as well."""
+    """Take a few steps of a task and return rewards, descriptors and observations of each.
+
+    The actions are computed from the observations, so that the probe covers all observed values.
+    """
     weights = np.cos(1.0 + np.arange(action_size * observation_size))
     weights = weights.reshape(action_size, observation_size)
     # Compiled fast, to slow code: it is used for a few steps.
@@ -153,6 +176,7 @@ def _probe_of(
 
 @contextlib.contextmanager
 def _on_cpu() -> Iterator[None]:
+    """Compute on the CPU inside the `with` block, if JAX has that device."""
     try:
         device = jax.local_devices(backend="cpu")[0]
     except RuntimeError:  # JAX was told to use the accelerator alone
@@ -163,15 +187,16 @@ def _on_cpu() -> Iterator[None]:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number as it is recorded: with six digits, and None if it is not finite."""
+    """Return a number with six digits, as it is recorded, or None if it is not finite."""
     number = float(value)
     return float(f"{number:.6g}") if np.isfinite(number) else None
 
 
 def _probe_changes(before: Any, now: Probe) -> list[str]:
-    """Say which series of a probe differ in most of their steps.
+    """Return sentences about the series of a probe that differ in most of their steps.
 
-    A difference in rounding grows with the steps, and can tip a single one from contact to none.
+    A series is the reward, descriptor or observation at each step. A difference in rounding grows
+    with the steps, and can change a single step from contact to no contact.
     """
     if not isinstance(before, Mapping):
         return []
@@ -191,15 +216,17 @@ def _probe_changes(before: Any, now: Probe) -> list[str]:
 
 
 def _row(value: Any) -> np.ndarray:
+    """Return one step of a probe's series as an array of floats. None becomes NaN."""
     return np.array([value], float).reshape(-1)  # None becomes NaN
 
 
 def _close(before: np.ndarray, now: np.ndarray, tolerance: float) -> bool:
+    """Return whether two arrays agree within an absolute tolerance. NaN equals NaN."""
     return bool(np.isclose(before, now, rtol=0.0, atol=tolerance, equal_nan=True).all())
 
 
 def _shown(series: Any) -> str:
-    """Return the last number of a series, as an example."""
+    """Return the last number of a probe's series as text, as an example for a message."""
     last = series[-1] if isinstance(series, list) and series else None
     return f"[{', '.join(map(str, last))}]" if isinstance(last, list) else str(last)
 
@@ -208,6 +235,7 @@ def _shown(series: Any) -> str:
 
 
 def _task_code(task: Task) -> dict[str, Code]:
+    """Return digest and constants of a task's traced `reset` and `step`, by function name."""
     return _task_code_of(task.reset, task.step, task.action_size)
 
 
@@ -217,27 +245,31 @@ def _task_code_of(
     step: Callable[[TaskState, Array], TaskState],
     action_size: int,
 ) -> dict[str, Code]:
+    """Return digest and constants of the traced `reset` and `step`, by function name.
+
+    The result is cached.
+    """
     key = jax.eval_shape(lambda: jax.random.key(0))
     state, action = jax.eval_shape(reset, key), jax.ShapeDtypeStruct((action_size,), jnp.float32)
     return {"reset": _code(jax.jit(reset), key), "step": _code(jax.jit(step), state, action)}
 
 
 def _code(function: Callable[..., Any], *arguments: Any) -> Code:
-    """Return digest and constants of a jitted function, traced at arguments or their shapes."""
+    """Return digest and constants of a jitted function, traced with `arguments` or their shapes."""
     traced = cast(jax.stages.Wrapped, function).trace(*arguments).jaxpr
     text = _Tracer().closed(traced)
     return {"digest": text.digest[:16], "constants": _summary(text.constants)}
 
 
 class _Text(NamedTuple):
-    """Digest of a traced function, and the arrays that it holds."""
+    """Digest of a traced function, and the constant arrays in it."""
 
     digest: str
     constants: list[Any]
 
 
 class _Tracer:
-    """Turns traced code into digests that are the same in every process.
+    """Computes digests of traced code that are the same in every process.
 
     JAX prints traced code as well, but with names of functions, and in a form that depends on what
     was traced before.
@@ -247,10 +279,12 @@ class _Tracer:
         self._known: dict[int, _Text] = {}
 
     def closed(self, code: ClosedJaxpr) -> _Text:
+        """Return digest and constants of traced code, including the constants bound to it."""
         inner = self._function(code.jaxpr)
         return _Text(inner.digest, [*code.consts, *inner.constants])
 
     def _function(self, code: Jaxpr) -> _Text:
+        """Return digest and constants of a traced function. The result is cached."""
         if id(code) not in self._known:
             constants: list[Any] = []
             lines = "\n".join(self._lines(code, constants))
@@ -258,14 +292,20 @@ class _Tracer:
         return self._known[id(code)]
 
     def _lines(self, code: Jaxpr, constants: list[Any]) -> Iterator[str]:
+        """Yield a traced function as lines of text without names, one for each operation.
+
+        Adds the arrays in the code to `constants`.
+        """
         numbers: dict[Any, int] = {}
 
         def define(variables: Iterable[Any]) -> str:
+            """Number new variables, and return their numbers and types as text."""
             for variable in variables:
                 numbers[variable] = len(numbers)
             return " ".join(f"{numbers[v]}:{v.aval.str_short()}" for v in variables)
 
         def use(atoms: Iterable[Any]) -> str:
+            """Return the inputs of an operation as text: variable numbers, or literal values."""
             return " ".join(
                 f"{self._value(atom.val, constants)}:{atom.aval.str_short()}"
                 if isinstance(atom, Literal)
@@ -279,6 +319,7 @@ class _Tracer:
         yield use(code.outvars)
 
     def _operation(self, step: JaxprEqn, constants: list[Any]) -> str:
+        """Return name and parameters of an operation as text. Adds arrays to `constants`."""
         described = [
             f"{name}={self._value(value, constants)}"
             for name, value in sorted(step.params.items())
@@ -287,7 +328,10 @@ class _Tracer:
         return f"{step.primitive.name}[{' '.join(described)}]"
 
     def _value(self, value: Any, constants: list[Any]) -> str:
-        """Return a parameter as text. Functions in it are digests, their constants are added."""
+        """Return a parameter of an operation as text.
+
+        A function becomes its digest, an array the word "array". Arrays are added to `constants`.
+        """
         if isinstance(value, ClosedJaxpr | Jaxpr):
             text = self.closed(value) if isinstance(value, ClosedJaxpr) else self._function(value)
             constants += text.constants
@@ -307,11 +351,12 @@ class _Tracer:
 
 
 def _rounded(text: str) -> str:
+    """Return a text with its decimal numbers rounded to six digits."""
     return re.sub(r"-?\d+\.\d+(e[+-]?\d+)?", lambda found: f"{float(found[0]):.6g}", text)
 
 
 def _summary(constants: Iterable[Any]) -> list[float]:
-    """Return two numbers that change with any constant, to be compared with a tolerance."""
+    """Return two numbers that change with any constant. They are compared with a tolerance."""
     total, weighted, count = 0.0, 0.0, 0
     for constant in constants:
         if jnp.issubdtype(constant.dtype, jax.dtypes.prng_key):

@@ -16,7 +16,7 @@ _PACKAGES = {".onnx": ("onnx", "onnxruntime"), ".safetensors": ("safetensors",)}
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """Dense layers with ReLU between them and tanh at the end, and their metadata."""
+    """A policy for export: dense layers with ReLU between them, tanh at the end, and metadata."""
 
     layers: list[tuple[np.ndarray, np.ndarray]]  # kernel [inputs, outputs], bias [outputs]
     observation_size: int
@@ -25,7 +25,10 @@ class Network:
 
 
 def check(path: Path) -> None:
-    """Raise a ValueError if a file cannot be written: suffix, missing package, existing file."""
+    """Raise a ValueError if a policy cannot be exported to `path`.
+
+    Reasons are an unknown suffix, a missing package, or an existing file.
+    """
     if path.suffix not in _PACKAGES:
         raise ValueError(f"the file must end in .onnx or .safetensors, got '{path}'")
     if path.exists():
@@ -34,12 +37,15 @@ def check(path: Path) -> None:
 
 
 def write(network: Network, path: Path) -> None:
-    """Write a network in the format that the suffix of the path names."""
+    """Write a network to `path`, in the format of its suffix: .onnx or .safetensors."""
     {".onnx": _write_onnx, ".safetensors": _write_safetensors}[path.suffix](network, path)
 
 
 def run(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    """Read a file, and return its actions [N, A] for observations and descriptors [N, ...]."""
+    """Run the network in a file and return its actions [N, A].
+
+    `inputs` are the observations [N, ...] and, if the network takes them, descriptors [N, ...].
+    """
     return {".onnx": _run_onnx, ".safetensors": _run_safetensors}[path.suffix](path, inputs)
 
 
@@ -47,6 +53,7 @@ def run(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _write_safetensors(network: Network, path: Path) -> None:
+    """Write a network as a safetensors file, with tensors such as `layers.0.kernel`."""
     from safetensors.numpy import save_file
 
     tensors = {}
@@ -60,6 +67,7 @@ def _write_safetensors(network: Network, path: Path) -> None:
 
 
 def _run_safetensors(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    """Run the network in a safetensors file with NumPy and return its actions [N, A]."""
     from safetensors.numpy import load_file
 
     tensors = load_file(path)
@@ -74,10 +82,12 @@ def _run_safetensors(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _write_onnx(network: Network, path: Path) -> None:
+    """Write a network as an ONNX file, with inputs `observation` and, if needed, `descriptor`."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
     def number(name: str, size: int):
+        """Return the description of an ONNX input or output [n, size] of floats."""
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size])
 
     inputs = [number("observation", network.observation_size)]
@@ -106,6 +116,7 @@ def _write_onnx(network: Network, path: Path) -> None:
 
 
 def _run_onnx(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    """Run the network in an ONNX file with onnxruntime and return its actions [N, A]."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

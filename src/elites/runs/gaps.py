@@ -33,22 +33,22 @@ REEVALUATED = "reevaluated"
 
 
 class Gap(NamedTuple):
-    """Iterations without rows in a table."""
+    """Iterations without rows in the table at `path`."""
 
     path: Path
     iterations: list[int]
 
     @property
     def text(self) -> str:
-        """Iterations in words: "iterations 4 to 7"."""
+        """The missing iterations in words, such as "iterations 4 to 7"."""
         return in_words(self.iterations)
 
 
 def find(run: RunDirectory, through: int | None = None) -> list[Gap]:
-    """Return the gaps in the tables of a run, up to iteration `through`.
+    """Return the gaps in metrics.csv and reach.csv of a run, up to iteration `through`.
 
     If `through` is not given, rows are expected up to the newest checkpoint. Gaps in the rows after
-    it are returned as well.
+    that checkpoint are returned as well.
     """
     newest, expected_again = _newest(run)  # read first: a running training extends the tables
     seeds = run.config().seeds
@@ -67,23 +67,32 @@ def find(run: RunDirectory, through: int | None = None) -> list[Gap]:
 
 
 def in_words(iterations: Sequence[int]) -> str:
-    """Return iterations as "iteration 4" or "iterations 4 to 7"."""
+    """Return iterations as text, such as "iteration 4" or "iterations 4 to 7"."""
     return f"{'iteration' if len(iterations) == 1 else 'iterations'} {spans(iterations)}"
 
 
 def within(iterations: np.ndarray, through: int = 0) -> list[int]:
-    """Return the iterations missing before the last one of a table, and up to `through`."""
+    """Return the iterations that the column `iterations` of a table lacks.
+
+    Iterations are expected up to the last one in the table, and at least up to `through`.
+    """
     have = set(iterations.astype(int).tolist())
     return [i for i in range(1, max([through, *have]) + 1) if i not in have]
 
 
 def reevaluated(run: RunDirectory, through: int) -> list[int]:
-    """Return the iterations up to `through` that were re-evaluated, even if their rows are lost."""
+    """Return the sorted iterations up to `through` at which a run was re-evaluated.
+
+    Iterations whose rows in reach.csv are lost are included.
+    """
     return sorted(i for i in _newest(run)[1] if i <= through)
 
 
 def _newest(run: RunDirectory) -> tuple[int, set[int]]:
-    """Return the iteration of the newest checkpoint, and the iterations re-evaluated until then."""
+    """Return the iteration of a run's newest checkpoint, and the iterations re-evaluated by then.
+
+    Returns 0 and an empty set if there is no readable checkpoint.
+    """
     for place in reversed(checkpoints.complete(run.checkpoints)):
         with contextlib.suppress(checkpoints.CheckpointError, OSError):
             information = checkpoints.read_manifest(place)["information"]
@@ -96,6 +105,6 @@ def _newest(run: RunDirectory) -> tuple[int, set[int]]:
 
 
 def _iterations(path: Path, seeds: int) -> set[int]:
-    """Return the iterations that a table has for all seeds."""
+    """Return the iterations that the table at a path has rows of all seeds for."""
     table = logs.read_metrics(path, seeds) if path.exists() else {}
     return {int(row[0]) for row in table.get("iteration", ())}

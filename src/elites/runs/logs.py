@@ -29,7 +29,7 @@ from elites.runs.directory import METRICS, RunDirectory, RunError, flush, path_i
 
 
 def text_of(value: Any) -> str:
-    """Return a value as text. A number has the digits needed to read it back exactly."""
+    """Return a value as text for a CSV file. A number can be read back from it exactly."""
     if isinstance(value, np.generic):
         value = (
             value.astype(np.float64) if value.dtype.kind == "f" and value.itemsize > 4 else value
@@ -39,26 +39,27 @@ def text_of(value: Any) -> str:
 
 
 class _AppendedFile:
-    """A file that is appended to. Its errors contain the path."""
+    """A file that is only appended to. Its error messages contain the path."""
 
     path: Path
     _file: IO[Any]
 
     def sync(self) -> None:
-        """Flush the file to disk."""
+        """Flush the contents of the file to disk."""
         with path_in_errors(self.path):
             flush(self._file)
 
     def close(self) -> None:
+        """Close the file. Errors contain the path."""
         with path_in_errors(self.path):
             self._file.close()
 
 
 class Table(_AppendedFile):
-    """A CSV file to which rows are appended."""
+    """A CSV file to which rows are appended, such as metrics.csv."""
 
     def __init__(self, path: Path, columns: Sequence[str], through: int | None = None):
-        """Start a table. With `through`, continue an existing one after that iteration."""
+        """Start a table at `path`. With `through`, continue one there after that iteration."""
         self.path, self.columns = path, list(columns)
         if through is not None and path.exists():
             _drop_rows_after(path, self.columns, through)
@@ -67,7 +68,7 @@ class Table(_AppendedFile):
         self._file = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append rows, given by column."""
+        """Append rows to the table. Each row maps the names of all columns to values."""
         text = "".join(_line([text_of(row[name]) for name in self.columns]) for row in rows)
         with path_in_errors(self.path):
             self._file.write(text)
@@ -75,13 +76,14 @@ class Table(_AppendedFile):
 
 
 def _line(cells: Sequence[str]) -> str:
+    """Return cells as one line of a CSV file, with its line break."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(cells)
     return buffer.getvalue()
 
 
 def _drop_rows_after(path: Path, columns: Sequence[str], iteration: int) -> None:
-    """Rewrite a table without the rows after an iteration, and with all of the columns."""
+    """Rewrite the table at a path without the rows after an iteration, and with all `columns`."""
     header, rows = _rows(path)
     # Earlier versions wrote fewer columns. The others become NaN.
     if "iteration" not in header or header != [name for name in columns if name in header]:
@@ -98,7 +100,10 @@ def _drop_rows_after(path: Path, columns: Sequence[str], iteration: int) -> None
 
 
 def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Return header and complete rows. An incomplete last line is skipped, other damage raises."""
+    """Return header and complete rows of the CSV file at a path, as lists of text.
+
+    An incomplete last line is skipped. Other damage raises a RunError.
+    """
     text = path.read_text(encoding="utf-8", errors="replace")
     lines = text.split("\n")
     whole = lines[:-1]  # after the last line break there is nothing, or an incomplete line
@@ -114,7 +119,10 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def read_table(path: Path) -> dict[str, np.ndarray]:
-    """Read a table by column. Columns of numbers become numeric. Skips an incomplete last line."""
+    """Read a CSV file and return its columns as arrays [rows], by name.
+
+    Columns of numbers become floats, others stay text. An incomplete last line is skipped.
+    """
     header, rows = _rows(path)
     table = {}
     for i, name in enumerate(header):
@@ -127,17 +135,21 @@ def read_table(path: Path) -> dict[str, np.ndarray]:
 
 
 def metrics(run: RunDirectory) -> dict[str, np.ndarray]:
-    """Return the metrics of a run as columns [n, seeds]. Empty before the first iteration.
+    """Return the columns of a run's metrics.csv as arrays [n, seeds], by name.
 
-    A row is an iteration that `metrics.csv` has for all seeds. Rows are in the order of iterations,
-    but iterations may be missing. Compare runs by the column `evaluations`, not by row.
+    The dictionary is empty before the first iteration. A row is an iteration that `metrics.csv` has
+    for all seeds. Rows are in the order of iterations, but iterations may be missing. Compare runs
+    by the column `evaluations`, not by row.
     """
     path = run / METRICS
     return read_metrics(path, run.config().seeds) if path.exists() else {}
 
 
 def read_metrics(path: Path, seeds: int) -> dict[str, np.ndarray]:
-    """Read a table of iterations and seeds as columns [n, seeds]."""
+    """Read a CSV file of iterations and seeds and return its columns as arrays [n, seeds], by name.
+
+    Raises a RunError if the file is damaged or has more than `seeds` seeds.
+    """
     table = read_table(path)
     if not table:
         return {}
@@ -151,11 +163,11 @@ def read_metrics(path: Path, seeds: int) -> dict[str, np.ndarray]:
 
 
 def by_seed(table: Mapping[str, np.ndarray], seeds: int) -> dict[str, np.ndarray]:
-    """Arrange a table with columns `iteration` and `seed` as columns [n, seeds].
+    """Return the columns [rows] of a table as arrays [n, seeds], by name.
 
-    Iterations and seeds are sorted. An iteration that lacks a seed is left out. This happens at the
-    end of a table that is being written, and where an old copy of a table ended. If an iteration
-    and seed has two rows, the later one counts.
+    The table has columns `iteration` and `seed`. Both are sorted in the result. An iteration that
+    lacks a seed is left out. This happens at the end of a table that is being written, and where an
+    old copy of a table ended. If an iteration and seed has two rows, the later one counts.
     """
     if not table:
         return {}
@@ -171,10 +183,13 @@ def by_seed(table: Mapping[str, np.ndarray], seeds: int) -> dict[str, np.ndarray
 
 
 class Events(_AppendedFile):
-    """A TensorBoard event file."""
+    """A TensorBoard event file to which scalars are appended."""
 
     def __init__(self, directory: Path, step: int):
-        """Start after a step. Events that an earlier session logged after it are superseded."""
+        """Start a new event file in `directory`, for the steps after `step`.
+
+        TensorBoard discards later steps that an earlier session logged.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         taken = len(list(directory.iterdir()))
         now = time.time()
@@ -185,7 +200,7 @@ class Events(_AppendedFile):
         self._write(_double(1, now) + _integer(2, step + 1) + _bytes(7, _integer(1, 1)))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write the scalars of a step, by tag."""
+        """Write the values of a step, by tag, to the event file."""
         summary = b"".join(
             _bytes(1, _bytes(1, tag.encode()) + _float(2, float(value)))
             for tag, value in values.items()
@@ -193,12 +208,14 @@ class Events(_AppendedFile):
         self._write(_double(1, time.time()) + _integer(2, step) + _bytes(5, summary))
 
     def _write(self, message: bytes) -> None:
+        """Append a message to the event file, with its length and checksums."""
         length = struct.pack("<Q", len(message))
         with path_in_errors(self.path):
             self._file.write(length + _masked_crc(length) + message + _masked_crc(message))
 
 
 def _varint(value: int) -> bytes:
+    """Return a non-negative integer in the variable-length encoding of protocol buffers."""
     parts = bytearray()
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)
@@ -207,22 +224,27 @@ def _varint(value: int) -> bytes:
 
 
 def _integer(field: int, value: int) -> bytes:
+    """Return the protocol-buffer encoding of an integer field with number `field`."""
     return _varint(field << 3) + _varint(value)
 
 
 def _double(field: int, value: float) -> bytes:
+    """Return the protocol-buffer encoding of a 64-bit float field with number `field`."""
     return _varint(field << 3 | 1) + struct.pack("<d", value)
 
 
 def _bytes(field: int, value: bytes) -> bytes:
+    """Return the protocol-buffer encoding of a bytes field with number `field`."""
     return _varint(field << 3 | 2) + _varint(len(value)) + value
 
 
 def _float(field: int, value: float) -> bytes:
+    """Return the protocol-buffer encoding of a 32-bit float field with number `field`."""
     return _varint(field << 3 | 5) + struct.pack("<f", value)
 
 
 def _crc_table() -> Iterator[int]:
+    """Yield the 256 entries of the lookup table for CRC-32C."""
     for byte in range(256):
         for _ in range(8):
             byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)  # Castagnoli's polynomial, reversed
@@ -233,7 +255,7 @@ _CRC = tuple(_crc_table())
 
 
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C checksum."""
+    """Return the CRC-32C checksum of `data` as a 32-bit integer."""
     value = 0xFFFFFFFF
     for byte in data:
         value = value >> 8 ^ _CRC[(value ^ byte) & 0xFF]
@@ -241,6 +263,9 @@ def crc32c(data: bytes) -> int:
 
 
 def _masked_crc(data: bytes) -> bytes:
-    """Return the checksum of a record, rotated and offset as the format requires."""
+    """Return the four checksum bytes of a TensorBoard record.
+
+    The CRC-32C of `data` is rotated and offset, as the format requires.
+    """
     value = crc32c(data)
     return struct.pack("<I", ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF)

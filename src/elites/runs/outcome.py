@@ -7,13 +7,13 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Progress of a run after a session."""
+    """Progress of a run after a training session: iterations, time, and how the session ended."""
 
     iteration: int
     total: int
-    """Iterations of the whole run."""
+    """Number of iterations of the whole run."""
     seconds: float
-    """Training time over all sessions."""
+    """Training time over all sessions, in seconds."""
     interrupted: bool
     already: bool = False
-    """Whether the run was finished before, so that nothing was computed."""
+    """Whether the run was finished before the session, so that nothing was computed."""

@@ -6,7 +6,11 @@ import importlib.util
 
 
 def require(*names: str, extra: str, purpose: str) -> None:
-    """Raise a ValueError if a package is not installed. `extra` is the elites extra that has it."""
+    """Raise a ValueError if one of the packages `names` is not installed.
+
+    The message says what the package is needed for (`purpose`) and which extra of elites installs
+    it.
+    """
     for name in names:
         if importlib.util.find_spec(name) is None:
             raise ValueError(f"{purpose} needs the package {name}: pip install 'elites[{extra}]'")

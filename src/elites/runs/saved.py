@@ -27,10 +27,11 @@ from elites.words import warn
 
 
 def load(path: Path | str, iteration: int | None = None) -> Run:
-    """Load the run in a directory, from its last checkpoint or from a given iteration's.
+    """Load the run in a directory and return it as a `Run`, without its training state.
 
-    The metrics have a row for every iteration. Where `metrics.csv` lacks one, for example because
-    an old copy was restored, its row is NaN except for `evaluations`, and a warning says so.
+    `iteration` selects a checkpoint, by default the newest. The metrics have a row for every
+    iteration. Where `metrics.csv` lacks one, for example because an old copy was restored, its row
+    is NaN except for `evaluations`, and a warning says so.
     """
     run = directories.existing(Path(path))
     found, iteration = load_checkpoint(run, iteration)
@@ -40,7 +41,10 @@ def load(path: Path | str, iteration: int | None = None) -> Run:
 
 
 def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Run, int]:
-    """Load a run. Also returns the iteration of its checkpoint."""
+    """Load a run from a checkpoint and return the `Run` and the checkpoint's iteration.
+
+    `iteration` selects the checkpoint, by default the newest.
+    """
     found, iteration = Reader(run).load(iteration)
     metrics = _every_iteration(logs.metrics(run), iteration, found.algorithm)
     return dataclasses.replace(found, metrics=metrics), iteration
@@ -49,7 +53,10 @@ def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Ru
 def _every_iteration(
     table: Mapping[str, np.ndarray], through: int, algorithm: Algorithm
 ) -> dict[str, np.ndarray]:
-    """Return metrics [iterations, seeds] with a row for every iteration. Missing ones are NaN."""
+    """Return metrics [iterations, seeds] by name, with a row for every iteration up to `through`.
+
+    `table` are the columns of metrics.csv. Rows that it lacks are NaN except for `evaluations`.
+    """
     have = table.get("iteration", np.zeros((0, 0)))
     if not len(have):
         return {}
@@ -67,9 +74,10 @@ def _every_iteration(
 
 
 class Reader:
-    """Reads checkpoints of one run. Their expected contents are determined once."""
+    """Reads checkpoints of one run. The expected shapes are determined once, for all of them."""
 
     def __init__(self, run: RunDirectory):
+        """Build the algorithm of a run. Raises a ValueError if the run does not fit its task."""
         self._run, self._config = run, run.config().check()
         self._job = jobs.build(self._config, run)
         unchanged.check_loaded(run, self._job)
@@ -77,7 +85,10 @@ class Reader:
         self._expected = {name: what for name, what in expected if jobs.is_weight(name)}
 
     def load(self, iteration: int | None = None) -> tuple[Run, int]:
-        """Load the run, without metrics, at an iteration or at the newest readable one."""
+        """Return the run without metrics at a checkpoint, and the checkpoint's iteration.
+
+        Without `iteration`, the newest readable checkpoint is used.
+        """
         run = self._run
         if iteration is None:
             found = checkpoints.newest(run.checkpoints, self._read, warn)
@@ -103,10 +114,11 @@ class Reader:
         return loaded, found.iteration
 
     def _read(self, place: Path) -> Checkpoint:
+        """Return the checkpoint at a path, with its weights only."""
         return checkpoints.load(place, (WEIGHTS,), self._expected)
 
 
 def of_state(config: Config, algorithm: Algorithm, state: Any) -> Run:
-    """Return a run for a state that is in memory."""
+    """Return the results of a run as a `Run`, from a training state in memory."""
     archives, actors = jax.tree.map(jnp.asarray, state.archive), algorithm.actor(state)
     return Run(algorithm, tuple(config.seed_numbers), archives, actors, {}, state)

@@ -32,12 +32,12 @@ _MAX_RATIO = 20  # a run of any size may unpack to this many times the size of i
 
 
 def belongs_to_a_run(name: str) -> bool:
-    """Return whether a path inside a run's directory is one of a run's files."""
+    """Return whether `name`, a path inside a run directory, is one of a run's files."""
     return bool(_LAYOUT.fullmatch(name))
 
 
 def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
-    """Write a run to a zip file and return its size in bytes.
+    """Write a run to the zip file `output` and return the size of that file in bytes.
 
     Without the training state, the run can be read but not resumed.
     """
@@ -58,9 +58,9 @@ def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
 
 
 def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirectory:
-    """Unpack a zip file to a run directory, or raise and leave no files behind.
+    """Unpack the zip file `source` to `output` and return the run directory.
 
-    `max_size` limits the unpacked size, in gigabytes.
+    `max_size` limits the unpacked size, in gigabytes. On failure, no files are left behind.
     """
     directories.refuse_existing(output)
     if not source.is_file():
@@ -93,7 +93,7 @@ def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirecto
 
 
 def _extract(source: Path, file: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) -> None:
-    """Write one file of a zip. Raises if it is longer than it declares."""
+    """Write one file of a zip to `target`. Raises a RunError if it is longer than it declares."""
     target.parent.mkdir(parents=True, exist_ok=True)
     left = info.file_size
     with path_in_errors(target), file.open(info) as inside, open(target, "xb") as outside:
@@ -105,7 +105,7 @@ def _extract(source: Path, file: zipfile.ZipFile, info: zipfile.ZipInfo, target:
 
 
 def _put_in_place(temporary: Path, output: Path) -> None:
-    """Move an unpacked run to its directory, which may exist if it is empty."""
+    """Move an unpacked run to the directory `output`, which may exist if it is empty."""
     if not output.exists():
         temporary.chmod(0o777 & ~_umask())
         try:
@@ -131,7 +131,7 @@ def _umask() -> int:
 def _refuse_large(
     source: Path, members: list[zipfile.ZipInfo], max_size: float, parent: Path
 ) -> None:
-    """Raise if a zip claims more bytes than are allowed, or than the disk has room for."""
+    """Raise a RunError if a zip file declares more bytes than allowed, or than the disk has."""
     total = sum(info.file_size for info in members)
     allowed = max(max_size * 1e9, _MAX_RATIO * source.stat().st_size)
     if total > allowed:
@@ -146,7 +146,7 @@ def _refuse_large(
 
 
 def _refuse_unsafe(source: Path, members: list[zipfile.ZipInfo]) -> None:
-    """Raise if a zip contains a file that is not a plain file of a run, or one twice."""
+    """Raise a RunError if a zip file contains anything but plain files of a run, each once."""
     seen: set[str] = set()
     for info in members:
         name = info.filename

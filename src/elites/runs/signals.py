@@ -11,7 +11,7 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """Handles Ctrl-C, SIGTERM and a closed terminal.
+    """Handles Ctrl-C, SIGTERM and a closed terminal inside a `with` block.
 
     The first signal sets `received`, which ends the training loop. The second ends the process. A
     thread receives the signals through a pipe, because Python's own handlers wait for the main
@@ -19,10 +19,12 @@ class Signals:
     """
 
     def __init__(self, when: str = "after this iteration"):
+        """Set the words that say when the process stops after the first signal."""
         self.received: signal.Signals | None = None
         self._when = when
 
     def __enter__(self) -> Signals:
+        """Install the signal handlers, start the thread, and return this object."""
         self._old = {}
         if threading.current_thread() is not threading.main_thread():
             return self  # only the main thread may set handlers
@@ -38,6 +40,7 @@ class Signals:
         return self
 
     def _listen(self, pipe: int) -> None:
+        """Receive signals from a pipe until it is closed. The second signal ends the process."""
         while data := os.read(pipe, 1):
             number = signal.Signals(data[0])
             if number not in _STOPPING:
@@ -50,6 +53,7 @@ class Signals:
         os.close(pipe)
 
     def __exit__(self, *_) -> None:
+        """Restore the previous signal handlers."""
         if self._old:
             for number, handler in self._old.items():
                 signal.signal(number, handler)
@@ -58,6 +62,6 @@ class Signals:
 
 
 def _tell(message: bytes) -> None:
-    """Write a message to standard error, from any thread."""
+    """Write a message to standard error. Any thread may call this function."""
     with contextlib.suppress(OSError):
         os.write(2, message)

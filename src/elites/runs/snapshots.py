@@ -16,7 +16,10 @@ from elites.runs.directory import RunDirectory, RunError
 
 
 def write(run: RunDirectory, iteration: int, weights: checkpoints.Arrays) -> None:
-    """Write the snapshot of an iteration. `weights` are those of its checkpoint."""
+    """Write the snapshot of a run at an iteration, from the weights of its checkpoint.
+
+    A snapshot is the archive without its policies.
+    """
     with directories.path_in_errors(run.snapshots):
         run.snapshots.mkdir(exist_ok=True)
     arrays = {
@@ -31,18 +34,28 @@ def write(run: RunDirectory, iteration: int, weights: checkpoints.Arrays) -> Non
 
 
 def paths(run: RunDirectory) -> list[Path]:
-    """Return the paths of all snapshots, the newest last. Their names are the iterations."""
+    """Return the paths of all snapshots of a run, the newest last.
+
+    A snapshot is the archive without its policies. Its file name is the iteration.
+    """
     return sorted(run.snapshots.glob("[0-9]*.npz")) if run.snapshots.is_dir() else []
 
 
 def newest(run: RunDirectory) -> dict[str, np.ndarray] | None:
-    """Return the snapshot of the last checkpoint, or None if there is none."""
+    """Return the newest snapshot of a run as arrays by name, or None if there is none.
+
+    A snapshot is the archive without its policies. See `read` for the arrays.
+    """
     found = paths(run)
     return read(run, found[-1]) if found else None
 
 
 def read(run: RunDirectory, path: Path) -> dict[str, np.ndarray]:
-    """Read a snapshot, and check that its arrays fit the run."""
+    """Read a snapshot (archive without policies) and return its arrays by name.
+
+    The arrays are fitness, origin and born [seeds, C], descriptors [seeds, C, D], centroids [C, D]
+    and iteration []. Raises a RunError if they do not fit the run.
+    """
     arrays = checkpoints.read_arrays(path)
     config, facts = run.config(), directories.read_facts(run)
     seeds, cells, size = config.seeds, config.hp.cells, len(facts["descriptor_low"])
@@ -66,6 +79,6 @@ def read(run: RunDirectory, path: Path) -> dict[str, np.ndarray]:
 
 
 def best_seed(snapshot: Mapping[str, np.ndarray]) -> int:
-    """Return the index of the seed with the highest QD-score."""
+    """Return the position of the seed with the highest QD-score in a snapshot."""
     fitness = snapshot["fitness"]
     return int(np.argmax(np.where(np.isfinite(fitness), fitness, 0.0).sum(axis=1)))

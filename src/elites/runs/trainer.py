@@ -54,7 +54,11 @@ LONG = 200_000_000
 def train(
     run: RunDirectory, config: Config, fresh: bool, accept_changed_task: bool = False
 ) -> Outcome:
-    """Train in a directory that this process has locked, from its newest checkpoint or `fresh`."""
+    """Train in a run directory that this process has locked, and return the `Outcome`.
+
+    Starts anew if `fresh`, otherwise continues from the newest checkpoint. With
+    `accept_changed_task`, continues even if the task or the algorithm changed.
+    """
     with memory_errors_explained():
         job = prepare(config, run)
         last, compared = None, Comparison([], None)
@@ -83,7 +87,11 @@ def train(
 
 
 def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Comparison) -> None:
-    """Write configuration, facts and environment. Removes leftovers of a killed process."""
+    """Write config.json, resolved.json and environment.json of a run.
+
+    Also removes leftovers of a killed process. `compared` is the comparison of a resumed run with
+    its recorded task and algorithm.
+    """
     fingerprint = compared.fingerprint or unchanged.fingerprint(config, job)
     facts = job.facts() | {unchanged.FINGERPRINT: fingerprint}
     directories.write_json(run / directories.CONFIG, config.to_json())
@@ -98,7 +106,7 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Co
 
 
 def _is_finished(run: RunDirectory, iteration: int) -> bool:
-    """Return whether the tables and the summary of the last iteration are written."""
+    """Return whether evaluation tables and summary of a run are written for the last iteration."""
     return (
         evaluation.iteration_of(run.evaluation) == iteration
         and (run / directories.SUMMARY).exists()
@@ -108,7 +116,10 @@ def _is_finished(run: RunDirectory, iteration: int) -> bool:
 def _loop(
     run: RunDirectory, config: Config, job: Job, last: Checkpoint | None, signals: Signals
 ) -> Outcome:
-    """Compile, then iterate until the budget is spent or a signal arrives."""
+    """Train until the budget is spent or a signal arrives, and return the `Outcome`.
+
+    Starts from the checkpoint `last`, or anew if it is None.
+    """
     iteration = last.iteration if last else 0
     progress = Progress(job.total, iteration)
     progress.say(_opening(run, config, job, iteration))
@@ -142,7 +153,7 @@ def _loop(
 
 
 def _refuse_empty(run: RunDirectory, job: Job, state: Any) -> None:
-    """Raise if no policy of any seed was ever valid: such a run is no result."""
+    """Raise a RunError if the archives of all seeds are empty, because no policy was valid."""
     if not np.isfinite(np.asarray(state.archive.fitness)).any():
         raise RunError(
             f"{run.path}: the archive is empty, because every evaluation was rejected: no policy "
@@ -154,7 +165,10 @@ def _refuse_empty(run: RunDirectory, job: Job, state: Any) -> None:
 def _compile_and_start(
     config: Config, job: Job, last: Checkpoint | None, keys: jax.Array, progress: Progress
 ) -> Any:
-    """Compile an iteration and return the state to continue from."""
+    """Compile an iteration and return the training state to continue from.
+
+    It is the state of the checkpoint `last`, or a new one. `keys` are the random keys of the seeds.
+    """
     try:
         with progress.compiling():
             refuse_too_much(job.batched.compile(job.shapes, keys), config)
@@ -168,7 +182,7 @@ def _compile_and_start(
 
 
 def _opening(run: RunDirectory, config: Config, job: Job, iteration: int) -> str:
-    """Return the line that a session begins with."""
+    """Return the line of text that a training session begins with."""
     device = jax.devices()[0]
     whence = f"resumed at iteration {iteration} of" if iteration else "in"
     return (
@@ -218,9 +232,14 @@ def _finish(
 
 
 def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
-    """Return the newest usable checkpoint of this run. Damaged ones are set aside."""
+    """Return the newest usable checkpoint of a run with its arrays, or None if there is none.
+
+    Damaged checkpoints after it are renamed and kept. Raises an UnsuitableError if a checkpoint
+    belongs to another configuration.
+    """
 
     def read(path: Path) -> Checkpoint:
+        """Return the checkpoint at a path with all of its arrays."""
         manifest = checkpoints.read_manifest(path)
         try:
             made_by = Config.from_json(manifest["information"].get("config"), str(path))
@@ -243,7 +262,10 @@ def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
 
 
 def _warn_of_gaps(run: RunDirectory, through: int) -> None:
-    """Warn of tables that lack iterations before the checkpoint that the run continues from."""
+    """Warn of tables of a run that lack iterations up to `through`.
+
+    `through` is the iteration of the checkpoint that the run continues from.
+    """
     for gap in gaps.find(run, through):
         warn(
             f"{gap.path} lacks rows of {gap.text}, although the checkpoint is of iteration "
@@ -256,7 +278,7 @@ def _warn_of_gaps(run: RunDirectory, through: int) -> None:
 
 
 def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome) -> None:
-    """Write `summary.md`, which also marks the run as finished."""
+    """Write `summary.md` of a run. The file also marks the run as finished."""
     algorithm = job.algorithm
     problem = algorithm.problem
     layers = "-".join(map(str, algorithm.policy.sizes))
