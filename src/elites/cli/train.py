@@ -101,13 +101,14 @@ next       {elites} view {output}    explore the archive in the browser
 def _train(
     config: Config, output: Path | None, resume: bool, accept_changed_task: bool = False
 ) -> int:
+    """Start or resume a run, print how training ended, and return the exit code."""
     config.check()
     path = output or Path("runs") / config.name
     return _report(path, session.start(path, config, resume, accept_changed_task))
 
 
 def _report(path: Path, outcome: session.Outcome) -> int:
-    """Print how training ended and return the exit code."""
+    """Print how the training of the run at a path ended, and return the exit code."""
     again = f"{program()} resume {shlex.quote(str(path))}"
     if outcome.interrupted:
         print(

@@ -229,9 +229,10 @@ def _errors(folder: Path, iteration: int, seed: int, count: int) -> dict[str, np
 
 
 def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
-    """Return the rows of the metrics after an iteration, by column [n][seeds].
+    """Return the metrics of a run after an iteration: iteration, evaluations and values [n][seeds].
 
-    `missing` names the iterations before the last one that the metrics lack.
+    `missing` is a text that names the iterations before the last one that the metrics lack, or
+    None. Returns an empty dictionary if the run has no metrics yet.
     """
     path = run / METRICS
     if not is_inside(run, path):

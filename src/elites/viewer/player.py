@@ -40,7 +40,10 @@ class Player:
         self._load_newest()
 
     def _load_newest(self) -> None:
-        """Load the policies of the run's newest checkpoint. Raises an error if it is damaged."""
+        """Load the policies of the run's newest checkpoint.
+
+        Raises an error if that checkpoint is damaged, instead of using an older one.
+        """
         newest = next(reversed(checkpoints.complete(self.run.checkpoints)), None)
         if newest is None:
             found, iteration = self._reader.load()  # raises, unless a checkpoint was just written
@@ -88,7 +91,7 @@ class Player:
         }
 
     def compile(self) -> None:
-        """Compile the rollouts, so that the first click does not wait for it."""
+        """Compile the rollouts of elites and actor, so that the first click does not wait."""
         with self._rollout_lock:
             result = next(iter(self._loaded.values())).seed(0)
             network = result.archive.algorithm.policy
@@ -165,7 +168,7 @@ class Player:
             return {"elite": {**(elite or {}), **stored}, "actor": actor}
 
     def _check_descriptor(self, descriptor: list[float]) -> np.ndarray:
-        """Return a descriptor as an array, or raise a ValueError if the task has no such one."""
+        """Return a descriptor as an array [D]. Raises a ValueError if the task has no such one."""
         task = self.task
         if len(descriptor) != task.descriptor_size:
             raise ValueError(
@@ -183,7 +186,7 @@ class Player:
         return requested
 
     def _load(self, iteration: int) -> Run:
-        """Load the run at an iteration that still has its policies."""
+        """Return the run with its policies at an iteration. Loads the checkpoint if necessary."""
         if iteration not in self._loaded:
             self._refuse_removed(iteration)
             try:

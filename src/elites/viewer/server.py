@@ -69,6 +69,7 @@ def application(run: RunDirectory, player: Player, guard: Guard) -> Any:
         return Response(files["page.html"], media_type=KINDS[".html"])
 
     def file(request: Request) -> Response:
+        """Return the response with a file of the page. Raises an HTTPException without one."""
         name = request.path_params["name"]
         if name not in files:
             raise HTTPException(404, "no such file")
@@ -229,6 +230,7 @@ class _Server(uvicorn.Server):
     """Server that finishes a rollout after the first signal and exits at once after the second."""
 
     def handle_exit(self, sig: int, frame: Any) -> None:
+        """Stop the server after the running rollout. End the process if it is stopping already."""
         if self.should_exit:
             os._exit(128 + sig)
         if self.server_state.tasks:
