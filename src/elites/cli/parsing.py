@@ -83,7 +83,7 @@ def _about_unknown(command: str, unknown: Sequence[str], options: Sequence[str])
 
 
 def _with_option(text: str, command: str) -> str:
-    """Replace the field that a message begins with by its option, and point to the help."""
+    """Return an error message with the option in place of the field, and a pointer to the help."""
     text = re.sub(
         r"^(?:Error parsing config(?P<hp>\.hp)?: )?(?P<field>[a-z]\w*) must",
         lambda m: f"--{'hp.' if m['hp'] else ''}{m['field'].replace('_', '-')} must",

@@ -38,7 +38,7 @@ class Train:
 
     @classmethod
     def defaults(cls, arguments: Sequence[str]) -> Train:
-        """Return the values that are not given: those of the preset in the arguments."""
+        """Return the values of the preset that the arguments name, for options not given."""
         chosen = cls.preset
         for i, argument in enumerate(arguments):
             if argument == "--preset":

@@ -156,7 +156,10 @@ def _page(responses: dict[str, Any]) -> str:
 
 
 def modules(files: dict[str, bytes]) -> dict[str, str]:
-    """Return an import map: every module as a `data:` address, under a name without a folder."""
+    """Return an import map of the page's modules: `data:` addresses by names like `elites/dom.js`.
+
+    `files` has the contents of the page's files by path.
+    """
     result = {}
     for name, content in files.items():
         if not name.endswith(".js"):

@@ -230,7 +230,7 @@ def _actor(result: SeedResult, requested: np.ndarray) -> RecordingRequest | None
 
 
 def _stored(archive: Elites, cell: int) -> dict[str, Any]:
-    """Return the fitness and the descriptor that the archive stores for an elite."""
+    """Return the number of a cell, and the fitness and descriptor that the archive stores there."""
     return {
         "cell": cell,
         "stored_fitness": float(archive.arrays.fitness[cell]),
