@@ -159,7 +159,7 @@ def _counts_of_sums(ranks: np.ndarray, size: int) -> np.ndarray:
 
 
 def smallest_p(first: int, second: int) -> float:
-    """Return the smallest two-sided p-value that samples of these sizes can give."""
+    """Return the smallest two-sided rank-sum p-value that two samples of these sizes can give."""
     if min(first, second) < 1:
         return 1.0
     return min(1.0, 2.0 / math.comb(first + second, first))

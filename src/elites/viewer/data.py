@@ -25,7 +25,7 @@ from elites.tasks.axes import axes_of_facts
 
 
 class NotFoundError(ValueError):
-    """The run does not contain the requested item."""
+    """The run does not contain the requested seed, iteration, cell, policy or file."""
 
 
 def is_inside(run: RunDirectory, path: Path) -> bool:
@@ -54,7 +54,7 @@ def kept_iterations(run: RunDirectory) -> list[int]:
 def identity(run: RunDirectory) -> str:
     """Return an id of the run in a directory, to detect when another run has replaced it.
 
-    The id is a hash of the environment in which the run was started, or else of its configuration.
+    The id is a hash of the record of the run's first session, or else of its configuration.
     """
     if not run.path.is_dir():
         raise NotFoundError(f"the run at {run.path} does not exist any more")

@@ -137,7 +137,7 @@ class Guard:
         return guarded
 
     def reject(self, request: Request) -> Response | None:
-        """Return the response to a request that is not allowed, or None if it is allowed."""
+        """Return the error response to a request that is not allowed, or None if it is allowed."""
         if not self._is_own_host(request.headers.get("host", "")):
             return _refusal(403, "the request names another host")
         origin = request.headers.get("origin")
