@@ -55,7 +55,10 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code."""
+    """Run the command that the arguments name, and return the exit code of the process.
+
+    Without arguments, takes those of the command line.
+    """
     try:
         return _parse(sys.argv[1:] if arguments is None else arguments)() or 0
     except BrokenPipeError:
@@ -74,7 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> Callable[[], int | None]:
-    """Return the call that the command line asks for."""
+    """Return a function that executes the command line's command and returns its exit code.
+
+    Raises a ValueError for an unknown command or option.
+    """
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
         return functools.partial(print, _help())
@@ -92,6 +98,7 @@ def _parse(arguments: Sequence[str]) -> Callable[[], int | None]:
 
 
 def _help() -> str:
+    """Return the text of `elites --help`, with a line for each command."""
     lines = [
         "usage: elites COMMAND [OPTIONS]",
         "",
@@ -108,10 +115,12 @@ def _help() -> str:
 
 
 def _first_line(command: Callable[..., Any]) -> str:
+    """Return the first line of a command's docstring, without the full stop."""
     return (command.__doc__ or "").partition("\n")[0].rstrip(".")
 
 
 def _one_line(error: Exception) -> str:
+    """Return the message of an exception in one line."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return " ".join(str(error).splitlines())

@@ -17,12 +17,15 @@ RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
 def shown(metavar: str, default: str) -> Any:
-    """Return how the help shows an option whose default is None: its value and its default."""
+    """Return the tyro setting that shows an option's value and default in the help.
+
+    It is for an option whose default in the signature is None.
+    """
     return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {default})")
 
 
 def program() -> str:
-    """Return how the user calls the program, which need not be on the PATH."""
+    """Return the command by which the user calls elites, which need not be on the PATH."""
     if shutil.which("elites"):
         return "elites"
     return sys.argv[0] if sys.argv[0].endswith("elites") else "python -m elites"

@@ -12,7 +12,7 @@ from elites.words import columns, counted
 
 
 def overview(tasks: Sequence[Task]) -> str:
-    """Return a table of tasks, one row each."""
+    """Return a table of tasks as text, with a heading and one line per task."""
     rows = [["task", "observation", "action", "episode", "parameters", "bounds", "descriptor"]]
     for task in tasks:
         network = networks.policy(task.observation_size, task.action_size)
@@ -31,7 +31,7 @@ def overview(tasks: Sequence[Task]) -> str:
 
 
 def explain_task(task: Task) -> str:
-    """Return a page about one task: reward, descriptor, observation and action."""
+    """Return a text about one task: reward, descriptor, observation and action."""
     network = networks.policy(task.observation_size, task.action_size)
     layers = "-".join(map(str, network.sizes))
     length = f"at most {counted(task.episode_length, 'step')}"
@@ -63,7 +63,7 @@ def explain_task(task: Task) -> str:
 
 
 def explain_algorithm(name: str) -> str:
-    """Return a page about one algorithm: offspring, evaluations and networks."""
+    """Return a text about one algorithm: offspring, evaluations and networks."""
     built = training.build("ant_omni", name)
     offspring = ", ".join(f"{origin} {count}" for origin, count in built.offspring.items())
     facts = [
@@ -80,7 +80,7 @@ def explain_algorithm(name: str) -> str:
 
 
 def _title(algorithm: str) -> str:
-    """Return the title of an algorithm, or the first line that documents one's own."""
+    """Return the title of a built-in algorithm, or the first docstring line of the user's own."""
     if not references.is_reference(algorithm):
         return catalogue.ALGORITHMS[algorithm]
     text = references.load(algorithm).__doc__ or f"an algorithm of your own, {algorithm}"
@@ -88,6 +88,10 @@ def _title(algorithm: str) -> str:
 
 
 def _actions(task: Task) -> list[tuple[str, int]]:
+    """Return a description of each number of a task's action, with the size 1.
+
+    Returns an empty list for a task without a body model.
+    """
     model = task.body_model
     if model is None:
         return []
@@ -98,11 +102,15 @@ def _actions(task: Task) -> list[tuple[str, int]]:
 
 
 def _paragraph(name: str, text: str) -> list[str]:
+    """Return the lines of a paragraph of text, with a name in the left margin."""
     return textwrap.wrap(text, 96, initial_indent=f"{name:<15}", subsequent_indent=" " * 15)
 
 
 def _ranges(layout: Iterable[tuple[str, int]]) -> list[tuple[str, str]]:
-    """Return the index range of every entry: ("0-1", "x, y"), ("2", "z")..."""
+    """Return pairs of index range and text for the entries of a vector, given as (text, size).
+
+    An example is [("0-1", "x, y"), ("2", "z")].
+    """
     rows, first = [], 0
     for text, size in layout:
         rows.append((f"{first}" if size == 1 else f"{first}-{first + size - 1}", text))
@@ -111,6 +119,7 @@ def _ranges(layout: Iterable[tuple[str, int]]) -> list[tuple[str, str]]:
 
 
 def _bounds(task: Task) -> str:
+    """Return the bounds of a task's descriptor as text, such as "[-1, 1]^2"."""
     sides = [
         f"[{low:g}, {high:g}]"
         for low, high in zip(task.descriptor_low, task.descriptor_high, strict=True)

@@ -22,10 +22,10 @@ from elites.core.catalogue import suggestion
 def parse(
     name: str, command: Any, arguments: Sequence[str], default: Any = None
 ) -> Callable[[], int | None]:
-    """Return the call of a command with these arguments, or raise a ValueError of one line.
+    """Return a function that calls a command with the arguments, or raise a ValueError of one line.
 
-    `command` is a function or a dataclass. `default` is an instance of the dataclass that provides
-    the values not given.
+    `command` is a function or a dataclass, and `name` its name on the command line. `default` is an
+    instance of the dataclass that provides the values not given.
     """
     # tyro reads a default of None as "nothing is required".
     given = {} if default is None else {"default": default}
@@ -54,9 +54,10 @@ def parse(
 
 
 def postponed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int | None]]:
-    """Return a function with the command's signature that returns the call instead of making it.
+    """Return a function with the signature of a command that returns the command's call.
 
-    tyro calls the function while it parses, and would report the command's errors as its own.
+    tyro calls the function while it parses. If the function made the call, tyro would report the
+    command's errors as its own.
     """
 
     @functools.wraps(command)
@@ -67,7 +68,10 @@ def postponed(command: Callable[..., int | None]) -> Callable[..., Callable[[], 
 
 
 def _about_unknown(command: str, unknown: Sequence[str], options: Sequence[str]) -> str:
-    """Return a message about the first unknown option. Its value may follow in `unknown`."""
+    """Return a message about the first unknown option of a command, with the closest known one.
+
+    `unknown` has the arguments that were not understood. The value of the option may follow in it.
+    """
     flag, _, value = unknown[0].partition("=")
     if command == "train" and flag == "--seed":
         number = value or (unknown[1] if unknown[1:] and unknown[1].isdigit() else "N")
@@ -79,7 +83,7 @@ def _about_unknown(command: str, unknown: Sequence[str], options: Sequence[str])
 
 
 def _with_option(text: str, command: str) -> str:
-    """Replace the field that a message begins with by its option, and point to the help."""
+    """Return an error message with the option in place of the field, and a pointer to the help."""
     text = re.sub(
         r"^(?:Error parsing config(?P<hp>\.hp)?: )?(?P<field>[a-z]\w*) must",
         lambda m: f"--{'hp.' if m['hp'] else ''}{m['field'].replace('_', '-')} must",
@@ -98,7 +102,7 @@ def _with_option(text: str, command: str) -> str:
 
 
 def _unframed(message: str) -> str:
-    """Return the first section of a framed message of tyro as one sentence."""
+    """Return the first section of a framed error message of tyro as one sentence."""
     inside = [line.strip(" │") for line in message.splitlines() if line.startswith("│")]
     section = itertools.takewhile(lambda line: not line.startswith("─"), inside)
     text = " ".join(section) or "the options could not be parsed"

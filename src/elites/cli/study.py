@@ -73,7 +73,7 @@ def study(
 def _check_engine(
     jobs: int | None, engine: str, address: str | None, cpus: float, gpus: float
 ) -> None:
-    """Raise a ValueError for options that are wrong or belong to the other engine."""
+    """Raise a ValueError for options of `elites study` that are wrong or for the other engine."""
     if jobs is not None and jobs < 1:
         raise ValueError(f"--jobs must be at least 1, got {jobs}. See 'elites study --help'")
     if cpus <= 0:

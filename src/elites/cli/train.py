@@ -38,7 +38,7 @@ class Train:
 
     @classmethod
     def defaults(cls, arguments: Sequence[str]) -> Train:
-        """Return the values that are not given: those of the preset in the arguments."""
+        """Return the values of the preset that the arguments name, for options not given."""
         chosen = cls.preset
         for i, argument in enumerate(arguments):
             if argument == "--preset":
@@ -101,13 +101,14 @@ next       {elites} view {output}    explore the archive in the browser
 def _train(
     config: Config, output: Path | None, resume: bool, accept_changed_task: bool = False
 ) -> int:
+    """Start or resume a run, print how training ended, and return the exit code."""
     config.check()
     path = output or Path("runs") / config.name
     return _report(path, session.start(path, config, resume, accept_changed_task))
 
 
 def _report(path: Path, outcome: session.Outcome) -> int:
-    """Print how training ended and return the exit code."""
+    """Print how the training of the run at a path ended, and return the exit code."""
     again = f"{program()} resume {shlex.quote(str(path))}"
     if outcome.interrupted:
         print(

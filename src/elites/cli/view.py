@@ -60,6 +60,7 @@ def view(
 
 
 def _check_serving(host: str, port: int | None) -> None:
+    """Raise an error if `elites view` cannot serve on the host and port, or lacks a package."""
     if not host:
         raise ValueError("--host is empty. Use 0.0.0.0 for every address of this machine")
     if port is not None and not 0 <= port <= 65535:
@@ -68,6 +69,7 @@ def _check_serving(host: str, port: int | None) -> None:
 
 
 def _check_export(path: Path, cells: tuple[int, ...], rollouts: int | None) -> None:
+    """Raise a ValueError if the options of `elites view --export` contradict or the file exists."""
     if rollouts is not None and cells:
         raise ValueError("give --cells or --rollouts, not both")
     if rollouts is not None and rollouts < 1:

@@ -42,7 +42,7 @@ AXES = (
 
 @dataclasses.dataclass(eq=False)
 class Group:
-    """Results of one algorithm, or of another program if `imported`, on one task."""
+    """Results of one algorithm on one task, or of another program if `imported`."""
 
     task: str
     label: str
@@ -66,7 +66,7 @@ class Group:
 
 @dataclasses.dataclass
 class Results:
-    """Results of a study."""
+    """Results of a study: a `Group` for each algorithm on each task, and messages on problems."""
 
     groups: list[Group]
     problems: list[str]
@@ -74,25 +74,26 @@ class Results:
 
     @property
     def tasks(self) -> list[str]:
+        """Short names of the tasks that have results, each once."""
         return tasks_of(self.groups)
 
     def of(self, task: str) -> list[Group]:
-        """Return the results on a task."""
+        """Return the groups of one task. A group holds the results of one algorithm on one task."""
         return [group for group in self.groups if group.task == task]
 
     @property
     def unfinished(self) -> list[Group]:
-        """The algorithms with seeds that are not finished."""
+        """Groups with seeds whose runs are not finished. Imported groups are never among them."""
         return [g for g in self.groups if not g.imported and g.finished < g.planned]
 
 
 def tasks_of(groups: Sequence[Group]) -> list[str]:
-    """Return the tasks of some results, each once."""
+    """Return the short names of the tasks of some groups, each once, in the order of the groups."""
     return list(dict.fromkeys(group.task for group in groups))
 
 
 def collect(study: Study) -> Results:
-    """Read the results of all runs of a study, and the imported ones."""
+    """Return the results of a study, read from the files of its runs and its imported CSV files."""
     groups: dict[tuple[str, str], Group] = {}
     tables: dict[tuple[str, str], list[Mapping[str, np.ndarray]]] = defaultdict(list)
     problems: list[str] = []
@@ -134,7 +135,11 @@ def _add_run(
     item: Item,
     problems: list[str],
 ) -> None:
-    """Add a run to its group, and its metrics to `tables`. Reports missing iterations."""
+    """Add the results of one run, read from its files, to its group.
+
+    Appends the columns of the run's `metrics.csv` to `tables`, and messages about missing
+    iterations to `problems`.
+    """
     run = study.run(item)
     table = logs.metrics(run) if run.exists() else {}
     begun, done = len(table.get("iteration", ())) > 0, study.state(item) == "done"
@@ -166,10 +171,11 @@ def _add_run(
 
 
 def _joined(tables: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Return the columns [n, seeds] of several runs at the evaluations that all of them have.
+    """Return the metrics of several runs, joined: columns [n, seeds] by name.
 
-    Runs may be at different iterations, and their metrics may lack some. Returns nothing if they
-    have no evaluations in common.
+    `tables` has the columns of each run. The n rows are at the numbers of evaluations that all runs
+    have. Runs may be at different iterations, and their metrics may lack some. Returns an empty
+    dictionary if the runs have no evaluations in common.
     """
     if not tables:
         return {}
@@ -188,7 +194,10 @@ def _joined(tables: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]
 
 
 def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
-    """Store the run's archive with the highest QD-score if it beats that of its group."""
+    """Store the best archive of a run in its group if its QD-score is higher than the stored one's.
+
+    The archive is that of the seed with the highest QD-score in the run's newest snapshot.
+    """
     snapshot = snapshots.newest(run)
     if snapshot is None:
         return
@@ -197,6 +206,7 @@ def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
     mine |= {"centroids": snapshot["centroids"], "iteration": snapshot["iteration"]}
 
     def score(archive: dict[str, np.ndarray]) -> float:
+        """Return the QD-score of an archive: the sum of the fitness of its filled cells."""
         fitness = archive["fitness"][0]
         return float(fitness[np.isfinite(fitness)].sum())
 
@@ -208,7 +218,11 @@ def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
 
 
 def read_imported(path: Path, known_tasks: Sequence[str]) -> list[Group]:
-    """Read the curves of another program from CSV. `known_tasks` are the tasks of the study."""
+    """Return the results of another program, read from a CSV file: a group for each task and label.
+
+    `known_tasks` are the short names of the study's tasks. Raises a ValueError that names the line
+    of a mistake.
+    """
     known_tasks = list(dict.fromkeys(known_tasks))
     known = [name for name, _ in ARCHIVE_METRICS]
     # task, label -> metric -> seed -> evaluations -> value
@@ -246,9 +260,10 @@ def read_imported(path: Path, known_tasks: Sequence[str]) -> list[Group]:
 
 
 def _imported_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
-    """Return the rows of a CSV file with their line numbers.
+    """Return the rows of an imported CSV file: pairs of line number and values by column name.
 
-    Column names are in lower case. Names and values have no spaces around them.
+    Column names are in lower case. Names and values have no spaces around them. Raises a ValueError
+    if the file is not such a table.
     """
     try:
         # Spreadsheet programs write a byte order mark at the beginning.
@@ -275,7 +290,11 @@ def _imported_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 
 def refuse_taken_labels(path: Path, groups: list[Group], taken: set[str]) -> None:
-    """Raise a ValueError if a label is in use: two curves could not be told apart."""
+    """Raise a ValueError if the label of an imported group is one of `taken`.
+
+    Two curves with the same label could not be told apart. `path` is the imported file, for the
+    message.
+    """
     for group in groups:
         if group.label in taken:
             raise ValueError(
@@ -287,7 +306,11 @@ def refuse_taken_labels(path: Path, groups: list[Group], taken: set[str]) -> Non
 def _imported_group(
     path: Path, task: str, label: str, metrics: dict[str, dict[int, dict[float, float]]]
 ) -> Group:
-    """Return the curves of all seeds, interpolated at common evaluations."""
+    """Return the group of one label of an imported file on one task.
+
+    `metrics` maps metric, seed and evaluations to values. The curves of all seeds are interpolated
+    at common numbers of evaluations.
+    """
     seeds = sorted({seed for values in metrics.values() for seed in values})
     group = Group(task, label, imported=True, seeds=seeds, planned=len(seeds), finished=len(seeds))
     # Only where every seed has values, so that no curve is extrapolated.

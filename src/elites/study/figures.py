@@ -33,7 +33,11 @@ from elites.study.collect import ARCHIVE_METRICS, AXES, Group
 
 
 def curves(groups: Sequence[Group], axis: str) -> Any:
-    """Draw the three archive metrics over one of `AXES`. Returns None if no group has that axis."""
+    """Return a figure of the learning curves of some groups, one panel for each archive metric.
+
+    A group holds the results of one algorithm on one task. `axis` is the horizontal axis, one of
+    `AXES`. Returns None if no group has values of that axis.
+    """
     drawn = [group for group in groups if axis in group.curves]
     if not drawn:
         return None
@@ -61,7 +65,10 @@ def curves(groups: Sequence[Group], axis: str) -> Any:
 
 
 def archives(groups: Sequence[Group]) -> Any:
-    """Draw the best archive of each algorithm, on one colour scale, or return None."""
+    """Return a figure of the best archive of each group, coloured by fitness on one colour scale.
+
+    A group holds the results of one algorithm on one task. Returns None if no group has an archive.
+    """
     drawn = [group for group in groups if group.archive is not None]
     if not drawn:
         return None
@@ -95,7 +102,11 @@ def archives(groups: Sequence[Group]) -> Any:
 
 
 def additions(groups: Sequence[Group]) -> Any:
-    """Draw the offspring added per iteration by each variation, as means over seeds."""
+    """Return a figure of the offspring that each variation added per iteration, a panel per group.
+
+    A group holds the results of one algorithm on one task. Lines are means over seeds. Returns None
+    if no group has such metrics.
+    """
     drawn = [g for g in groups if any(name.startswith("added.") for name in g.curves)]
     if not drawn:
         return None
@@ -132,7 +143,7 @@ def additions(groups: Sequence[Group]) -> Any:
 
 
 def save(figure: Any, path: Path) -> str:
-    """Write a figure as PDF, and return it as SVG for the report page."""
+    """Write a figure to `path` as PDF, close it, and return it as SVG text for the report page."""
     with plt.rc_context(STYLE):
         with directories.replacing(path) as temporary:
             figure.savefig(temporary, metadata={"CreationDate": None})
@@ -145,5 +156,5 @@ def save(figure: Any, path: Path) -> str:
 
 
 def styled():
-    """Return a context in which figures have the style of reports."""
+    """Return a Matplotlib context manager in which figures have the style of reports."""
     return plt.rc_context({**STYLE, "svg.hashsalt": "elites", "svg.fonttype": "path"})

@@ -11,9 +11,11 @@ from elites.study.study import Study
 
 
 def add(study: Study, path: Path) -> None:
-    """Check a CSV file (see `collect.read_imported`) and copy it into the study.
+    """Check a CSV file with results of another program and copy it into the folder `imported`.
 
-    Adding the same file again changes nothing.
+    The folder belongs to the study. `collect.read_imported` explains the format. Adding the same
+    file again changes nothing. Raises a ValueError if the file has a mistake or a label that is in
+    use.
     """
     if not path.is_file():
         raise ValueError(f"{path}: no such file")

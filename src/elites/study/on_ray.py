@@ -41,12 +41,12 @@ TOKEN = ".study-is-here"  # shows a machine that it sees the same directory
 
 
 class RayEngine:
-    """Computes runs as tasks of a Ray cluster."""
+    """Engine that computes the runs of a study as tasks of a Ray cluster."""
 
     def __init__(
         self, address: str | None = None, cpus: float = 1, gpus: float = 0, in_place: bool = True
     ):
-        """Join the cluster at an address, or start one on this machine.
+        """Join the Ray cluster at an address, or start one on this machine if `address` is None.
 
         `cpus` and `gpus` are the resources of each run. If `in_place` is False, files are always
         sent, even if machines share the directory.
@@ -71,7 +71,7 @@ class RayEngine:
         return max(int(min(room, default=1)), 1)
 
     def start(self, study: Study, item: Item) -> RayHandle:
-        """Start a Ray task for a run."""
+        """Start a Ray task that computes one run of a study, and return a handle of the run."""
         study.logs.mkdir(exist_ok=True)
         token = study.path / TOKEN
         if not token.exists():
@@ -93,7 +93,10 @@ class RayEngine:
 
 
 def _refuse_unreachable(address: str | None) -> None:
-    """Raise a ValueError if nothing listens at the address. Ray itself would try for minutes."""
+    """Raise a ValueError if nothing listens at the address of a Ray cluster.
+
+    Ray itself would try for minutes.
+    """
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if not colon:
         return
@@ -104,7 +107,10 @@ def _refuse_unreachable(address: str | None) -> None:
 
 
 def _refuse_impossible(cpus: float, gpus: float) -> None:
-    """Raise a ValueError if no machine has the resources. Ray would wait for one forever."""
+    """Raise a ValueError if no machine of the Ray cluster has that many CPUs and GPUs.
+
+    Ray would wait for such a machine forever.
+    """
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     most = {kind: max((m.get(kind, 0) for m in machines), default=0) for kind in ("CPU", "GPU")}
     if not any(m.get("CPU", 0) >= cpus and m.get("GPU", 0) >= gpus for m in machines):
@@ -121,7 +127,10 @@ class RayHandle:
         self._reference, self._log = reference, log
 
     def poll(self) -> int | None:
-        """Return the exit code, or None while the run is computed. Appends output to the log."""
+        """Return the exit code of the run's worker, or None while the run is computed.
+
+        When the run has ended, appends the output of the worker to the run's log.
+        """
         ready, _ = ray.wait([self._reference], timeout=0)
         if not ready:
             return None
@@ -138,12 +147,12 @@ class RayHandle:
         return code
 
     def stop(self) -> None:
-        """Tell the worker to save and end."""
+        """Cancel the Ray task, which tells the worker process to save its state and end."""
         ray.cancel(self._reference, force=False)
 
 
 def error_of_task(error: RayError) -> BaseException | None:
-    """Return the exception that the task raised, or None if the cluster failed.
+    """Return the exception that a Ray task raised, or None if the cluster failed instead.
 
     The cluster failed if the task's machine or process is gone, or if a call from the task to the
     collector was not answered.
@@ -155,14 +164,14 @@ def error_of_task(error: RayError) -> BaseException | None:
 
 
 class _Location(NamedTuple):
-    """The directory of a study, and the token that identifies it."""
+    """The directory of a study, and the token in it by which other machines recognise it."""
 
     path: str
     token: str
     in_place: bool
 
     def is_visible(self) -> bool:
-        """Return whether this machine sees the directory."""
+        """Return whether this machine sees the study's directory: it can read the token there."""
         if not self.in_place:
             return False
         with contextlib.suppress(OSError):
@@ -174,9 +183,13 @@ class _Location(NamedTuple):
 
 
 def _compute(location: _Location, plan: Any, item: dict[str, Any], start: int, collector: Any):
-    """Run the worker as a Ray task. Returns its exit code and the end of its output.
+    """Compute one run of a study as a Ray task.
 
-    `start` counts the starts of all runs, so a restarted run has a higher one than before.
+    Return the worker's exit code and the end of its output.
+
+    `plan` is the content of `plan.json`, `item` has the fields of an `Item`, and `collector` is the
+    actor that exchanges files. `start` counts the starts of all runs, so a restarted run has a
+    higher one than before.
     """
     wanted = Item(**item)
     ray.get(collector.admit.remote(wanted.name, start))
@@ -194,6 +207,7 @@ def _compute(location: _Location, plan: Any, item: dict[str, Any], start: int, c
         sent = set(files)
 
         def send() -> None:
+            """Send new and changed files of the run to the collector."""
             having = set(sent)
             new = new_files(run, having)
             if new:
@@ -214,9 +228,12 @@ def _remove_abandoned() -> None:
 
 
 def _run_worker(study: Path, item: Item, send) -> tuple[int, str]:
-    """Run the worker, and call `send` after every checkpoint and at the end.
+    """Run the worker process of one run.
 
-    Returns the exit code and the end of the output.
+    Return its exit code and the last 20 kB of its output as text.
+
+    `study` is the directory on this machine. `send()` is called after every checkpoint and at the
+    end.
     """
     run = Study(study).run(item)
     with tempfile.TemporaryFile() as output:
@@ -249,9 +266,10 @@ def _run_worker(study: Path, item: Item, send) -> tuple[int, str]:
 
 
 def new_files(run: Path, sent: set[str]) -> Files:
-    """Return the files that are not sent yet, and add their names to `sent`.
+    """Return the contents of a run's files that are not in `sent`, by path inside the run.
 
-    Checkpoints, snapshots and kernels never change and are sent once. Other files are sent again.
+    Adds their paths to `sent`. Checkpoints, snapshots (archives without policies) and kernels never
+    change and are returned once. Other files are returned every time.
     """
     files: Files = {}
     complete = {path.name for path in checkpoints.complete(run / "checkpoints")}
@@ -271,7 +289,11 @@ def new_files(run: Path, sent: set[str]) -> Files:
 
 
 def write_files(run: Path, files: Files) -> None:
-    """Write files of a run. A checkpoint gets its final name only when it is complete."""
+    """Write files into the directory of a run. `files` has their contents by path inside the run.
+
+    A checkpoint gets its final name only when it is complete. Raises a ValueError for a path that
+    does not belong to a run.
+    """
     by_checkpoint: dict[str, Files] = {}
     for name, data in files.items():
         parts = name.split("/")
@@ -289,6 +311,7 @@ def write_files(run: Path, files: Files) -> None:
 
 
 def _write_file(target: Path, data: bytes) -> None:
+    """Write bytes to a file through a temporary file. Creates the file's folder if necessary."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with directories.replacing(target) as temporary:
         temporary.write_bytes(data)
@@ -306,20 +329,28 @@ class _Collector:
         self._newest: dict[str, int] = {}
 
     def fetch(self, name: str, start: int) -> Files:
-        """Return the files of a run."""
+        """Return the contents of all files of a run by path inside the run.
+
+        Empty before its first start.
+        """
         run = self._run(name, start)
         return new_files(run, set()) if (run / directories.CONFIG).exists() else {}
 
     def store(self, name: str, start: int, files: Files) -> None:
-        """Write files of a run."""
+        """Write files, given by path inside the run, into the directory of a run."""
         write_files(self._run(name, start), files)
 
     def _run(self, name: str, start: int) -> Path:
+        """Return the directory of a run. Raises a ValueError if `admit` refuses the start."""
         self.admit(name, start)
         return self.study.path / "runs" / name
 
     def admit(self, name: str, start: int) -> None:
-        """Raise a ValueError for an unknown run, or for a start that a later one replaced."""
+        """Raise a ValueError for an unknown run, or for a start number lower than the run's newest.
+
+        A lower number belongs to a machine that counted as lost, whose run was restarted on another
+        one.
+        """
         if name not in {item.name for item in self.study.items()}:
             raise ValueError(f"{json.dumps(name)} is not a run of this study")
         if start < self._newest.get(name, 0):

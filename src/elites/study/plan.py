@@ -42,7 +42,7 @@ BASELINES = ("me", "me_es", "pga_me", "qd_pg")
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A study to run: every algorithm on every task, with the same seeds and budget."""
+    """Plan of a study: every algorithm on every task, with the same seeds and budget."""
 
     tasks: tuple[str, ...]
     algorithms: tuple[str, ...]
@@ -56,7 +56,7 @@ class Plan:
     hp: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def config(self, task: str, algorithm: str, seeds: range) -> Config:
-        """Return the configuration of one run of the study."""
+        """Return the configuration of the run that trains some seeds of an algorithm on a task."""
         base = preset(self.preset, task)
         hp = Hyperparameters.of({**vars(base.hp), **self.hp})
         given = {
@@ -71,15 +71,15 @@ class Plan:
 
     @property
     def seed_numbers(self) -> range:
-        """The seeds of every algorithm on every task."""
+        """Seeds that each algorithm is trained with on each task, as a range of whole numbers."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return every pair of a task and an algorithm."""
+        """Return all (task, algorithm) pairs of the plan, task by task."""
         return [(task, algorithm) for task in self.tasks for algorithm in self.algorithms]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as it is saved with a study."""
+        """Return the plan's fields as a dictionary that JSON can represent, for `plan.json`."""
         return {**dataclasses.asdict(self), "hp": dict(self.hp)}
 
 
@@ -93,7 +93,10 @@ BUILT_IN: dict[str, Plan] = {
 
 
 def read(name: str) -> Plan:
-    """Return the built-in plan of that name, or read the plan from that file."""
+    """Return the built-in plan of that name, or the plan read from the TOML file at that path.
+
+    Raises a ValueError if there is neither, or if the file has a mistake.
+    """
     path = Path(name)
     if name in BUILT_IN:
         return BUILT_IN[name]
@@ -109,12 +112,14 @@ def read(name: str) -> Plan:
 
 
 def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
-    """Return the plan that a table describes, or raise a ValueError that names the mistake.
+    """Return the plan whose fields `values` gives, or raise a ValueError that names the mistake.
 
-    `where` is the name of the file and `text` its contents, from which the line is found.
+    `where` is the name of the plan's file and `text` its contents, in which the line of the mistake
+    is looked up.
     """
 
     def refusal(what: str, *words: str) -> ValueError:
+        """Return a ValueError that says what is wrong, and in which line one of the words is."""
         line = _line_of(text, words) if text else None
         return ValueError(f"{where}{f', line {line}' if line else ''}: {what}")
 
@@ -165,7 +170,7 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
 
 
 def _line_of(text: str, words: tuple[str, ...]) -> int | None:
-    """Return the number of the first line with one of the words, or None.
+    """Return the number, from 1, of the first line of a text with one of the words, or None.
 
     A word in quotes may be anywhere in the line. A field must be at the beginning.
     """
@@ -181,9 +186,10 @@ def _line_of(text: str, words: tuple[str, ...]) -> int | None:
 
 
 def refuse_small_budget(plan: Plan, where: str) -> None:
-    """Raise a ValueError if the budget does not cover the start and one iteration. Loads JAX.
+    """Raise a ValueError if the plan's budget of evaluations does not cover one iteration of a run.
 
-    `where` is the name or the file of the plan, for the message.
+    The initial policies need evaluations before the first iteration. `where` is the name or the
+    file of the plan, for the message. Loads JAX.
     """
     from elites import training
 

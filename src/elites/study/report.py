@@ -55,7 +55,7 @@ _PUBLISHED_ROWS = (
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """The number of evaluations at which the algorithms of a task are compared."""
+    """Comparison point of a task: its algorithms' metrics after the same number of evaluations."""
 
     text: str
     """Words for headings: "at the end"."""
@@ -64,7 +64,7 @@ class Point:
 
 
 def write(study: Study) -> Path:
-    """Write the page and the figures, and return the path of the page."""
+    """Write the report page and the figures of a study, and return the path of the page."""
     results = collect(study)
     study.report.mkdir(exist_ok=True)
     points = {task: _point(results.of(task)) for task in results.tasks}
@@ -84,7 +84,7 @@ def write(study: Study) -> Path:
 
 
 def _head(study: Study, results: Results) -> str:
-    """Return the title, notes about missing results, and links to the tasks."""
+    """Return HTML of the report's head: title, notes about missing results, links to the tasks."""
     plan = study.plan()
     seeds = counted(plan.seeds, "seed")
     lines = [
@@ -116,7 +116,11 @@ def _head(study: Study, results: Results) -> str:
 
 
 def _published(results: Results) -> str:
-    """Return the metrics of archives and distilled policies beside the paper's values."""
+    """Return HTML of a table with metrics of archives and distilled policies beside the paper's.
+
+    The values are medians over the seeds of each algorithm. Returns an empty string if no algorithm
+    has metrics of a distilled policy.
+    """
     tasks = [task for task in results.tasks if task in PUBLISHED]
     conditioned = [g for g in results.groups if _known(g.final.get("actor_qd_score", np.zeros(0)))]
     if not conditioned:
@@ -149,6 +153,11 @@ def _published(results: Results) -> str:
 def _task_section(
     study: Study, results: Results, task: str, point: Point | None, tests: _Tests
 ) -> str:
+    """Return HTML of the section on one task: curves, tables, tests and figures.
+
+    Writes the figures as PDF into the study's report folder. Without a comparison point, the
+    section has no tables and no tests.
+    """
     groups = results.of(task)
     name = html.escape(task)
     parts = [f'<section id="{name}"><h2>{name}</h2>', _curves(study, task, groups)]
@@ -167,7 +176,11 @@ def _task_section(
 
 
 def _imported_note(study: Study, groups: Sequence[Group]) -> str:
-    """Return a note on when imported results compare with those of the study."""
+    """Return HTML of a note on when imported results are comparable with those of the study.
+
+    `groups` are the results of each algorithm on one task. Returns an empty string if none is
+    imported.
+    """
     imported = [group.label for group in groups if group.imported]
     items = [item for group in groups for item in group.runs]
     if not imported or not items:
@@ -181,7 +194,10 @@ def _imported_note(study: Study, groups: Sequence[Group]) -> str:
 
 
 def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
-    """Return the learning curves over each axis, as tabs."""
+    """Return HTML of the learning curves on one task, with a tab for each horizontal axis.
+
+    Writes the figures as PDF into the study's report folder.
+    """
     name, shown = _file_name(task), []
     with figures.styled():
         for axis, title in AXES:
@@ -207,10 +223,11 @@ def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
 
 
 def _point(groups: Sequence[Group]) -> Point | None:
-    """Return where to compare: at the end, or at the last evaluation that all have reached.
+    """Return the comparison point of one task, given the results of each algorithm on it.
 
-    Algorithms are compared at the end if all runs are finished and have the same budget. Budgets
-    differ if some runs were trained longer, or if there are imported results.
+    Algorithms are compared at the end if all runs are finished and have the same budget. Otherwise
+    they are compared at the last evaluation that all have reached. Budgets differ if some runs were
+    trained longer, or if there are imported results. Returns None if no run has begun.
     """
     one_budget = len({budget for group in groups for budget in group.budgets}) == 1
     if one_budget and all(g.finished == g.planned and not g.imported for g in groups):
@@ -233,7 +250,11 @@ def _point(groups: Sequence[Group]) -> Point | None:
 
 
 def _common_evaluations(groups: Sequence[Group]) -> float:
-    """Return the last evaluation that all groups have reached, outside any gap in their metrics."""
+    """Return the highest number of evaluations that all groups have reached.
+
+    A group holds the results of one algorithm on one task. The number lies outside any gap in the
+    metrics of the groups.
+    """
     last = min(float(group.curves["evaluations"][-1, 0]) for group in groups)
     own = [(g.curves["evaluations"][:, 0], g.facts) for g in groups if not g.imported]
     for x in sorted({x for spent, _ in own for x in spent.tolist() if x <= last}, reverse=True):
@@ -246,10 +267,11 @@ def _common_evaluations(groups: Sequence[Group]) -> float:
 
 
 def _values_at(group: Group, metric: str, evaluations: float) -> np.ndarray | None:
-    """Return a metric [seeds] after a number of evaluations, or None if the group has none.
+    """Return a metric [seeds] of a group after a number of evaluations.
 
-    For runs of the study, this is the value of the last iteration before. Imported curves may have
-    few points, and are interpolated.
+    For runs of the study, this is the value of the last iteration up to that number. Imported
+    curves may have few points, and are interpolated. Returns None if the group has no values of the
+    metric there.
     """
     spent = group.curves["evaluations"][:, 0]
     if metric not in group.curves or spent[0] > evaluations:
@@ -261,7 +283,7 @@ def _values_at(group: Group, metric: str, evaluations: float) -> np.ndarray | No
 
 
 def _final_table(point: Point) -> str:
-    """Return the table of all metrics of all algorithms."""
+    """Return HTML of a table with all metrics of all algorithms at a comparison point."""
     header = [
         "algorithm",
         "metric",
@@ -287,7 +309,7 @@ def _final_table(point: Point) -> str:
 
 
 class _Tests:
-    """Rank-sum tests of the reference against every other algorithm, over all tasks."""
+    """Rank-sum tests of the reference algorithm against every other algorithm, over all tasks."""
 
     def __init__(self, plan: Plan, points: dict[str, Point]):
         self.reference = REFERENCE if REFERENCE in plan.algorithms else plan.algorithms[0]
@@ -300,7 +322,10 @@ class _Tests:
         }
 
     def section(self, task: str, point: Point) -> str:
-        """Return the tests of one task as HTML, or nothing if there is only one algorithm."""
+        """Return HTML of the tests on one task.
+
+        Returns an empty string if it has only one algorithm.
+        """
         parts = [
             self._metric(task, title, self._families[metric], point.values.get(metric, {}))
             for metric, title in ARCHIVE_METRICS
@@ -324,6 +349,11 @@ class _Tests:
         family: dict[str, list[statistics.Corrected]],
         values: dict[str, np.ndarray],
     ) -> str:
+        """Return HTML of the tests by one metric on one task, or an empty string if there are none.
+
+        `family` has the corrected comparisons by task, and `values` the metric [seeds] by
+        algorithm.
+        """
         found, others = family[task], statistics.compare_others(self.reference, values)
         if not found and not others:
             return ""
@@ -352,6 +382,7 @@ class _Tests:
         return "".join(parts)
 
     def _family_note(self, family: dict[str, list[statistics.Corrected]]) -> str:
+        """Return HTML of a sentence on how many comparisons the p-values are corrected for."""
         found = [entry for entries in family.values() for entry in entries]
         tasks = {entry.task for entry in found}
         return (
@@ -362,7 +393,11 @@ class _Tests:
 
 
 def _too_few(found: Sequence[statistics.Corrected]) -> str:
-    """Return a warning if no result can be significant with these numbers of seeds."""
+    """Return HTML of a warning if no test can be significant with these numbers of seeds.
+
+    `found` are the corrected comparisons by one metric on one task. Returns an empty string if a
+    test can be significant.
+    """
     least = max(entry.comparison.smallest for entry in found)
     corrected = min(least * found[0].family, 1.0)
     if corrected <= 0.05:
@@ -374,7 +409,7 @@ def _too_few(found: Sequence[statistics.Corrected]) -> str:
 
 
 def _runs(study: Study, results: Results) -> str:
-    """Return the state, configuration and environment of every run."""
+    """Return HTML of the section with the state, configuration and environment of every run."""
     parts = ['<section id="runs"><h2>Runs</h2>']
     for group in results.groups:
         for item in group.runs:
@@ -402,16 +437,20 @@ def _runs(study: Study, results: Results) -> str:
 
 
 def _known(values: np.ndarray) -> bool:
-    """Return whether any of the values is finite."""
+    """Return whether any number of an array is finite."""
     return len(values) > 0 and bool(np.isfinite(values).any())
 
 
 def _figure(svg: str, what: str) -> str:
+    """Return HTML of a figure, given as SVG, with a description for screen readers."""
     return f'<figure role="img" aria-label="{html.escape(what)}">{svg}</figure>'
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:
-    """Return a table as HTML. With `words`, the second column is aligned as text."""
+    """Return HTML of a table. The first cell of each row is its heading.
+
+    With `words`, the second column is aligned as text.
+    """
     top = "".join(f"<th scope='col'>{html.escape(cell)}</th>" for cell in header)
     lines = []
     for first, *rest in rows:
@@ -423,11 +462,12 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = F
 
 
 def _p(value: float) -> str:
-    """Return a p-value as text."""
+    """Return a p-value as text: four decimals, an exponent below 0.0001, or a dash for NaN."""
     if math.isnan(value):
         return "–"
     return f"{value:.4f}" if value >= 1e-4 else f"{value:.1e}"
 
 
 def _file_name(task: str) -> str:
+    """Return the name of a task with an underscore for every character but letters and digits."""
     return "".join(c if c.isalnum() else "_" for c in task)

@@ -26,7 +26,7 @@ LOCK_TIMEOUT = 60.0  # seconds to wait for another process that holds the lock o
 
 
 class Result(NamedTuple):
-    """Outcome of a study's session."""
+    """Outcome of one session of computing a study's runs."""
 
     done: int  # number of runs
     failed: list[Item]
@@ -34,7 +34,7 @@ class Result(NamedTuple):
 
 
 class Scheduler:
-    """Computes the unfinished runs of a study on an engine."""
+    """Computes the unfinished runs of a study on an engine, which is a place to compute runs."""
 
     def __init__(self, study: Study, engine: Engine, live: Live, pause: float = 0.2):
         self.study, self.engine, self.live, self.pause = study, engine, live, pause
@@ -50,7 +50,11 @@ class Scheduler:
         self._locked_since: dict[str, float] = {}  # runs that another process has locked
 
     def run(self, signals: Signals) -> Result:
-        """Compute runs until all are done or failed, or a signal arrives."""
+        """Compute the queued runs until all are done or failed, or a signal arrives.
+
+        Returns the number of runs that are done, the runs that failed, and whether a signal stopped
+        the session.
+        """
         asked_to_stop = False
         while self.queue or self.running:
             if signals.received and not asked_to_stop:
@@ -76,7 +80,11 @@ class Scheduler:
         return Result(done, failed, asked_to_stop and done + len(failed) < len(self.items))
 
     def _handle_exit(self, item: Item, code: int, stopping: bool) -> None:
-        """Decide by the exit code of a worker: finish, queue again, split or count a failure."""
+        """Finish, queue again, split or count as failed a run whose worker ended with an exit code.
+
+        `stopping` says whether a signal has stopped the session. The run then continues in a later
+        session.
+        """
         if code != worker.IN_USE:
             self._locked_since.pop(item.name, None)
         if stopping or (code == worker.DONE and self.study.state(item) == "done"):
@@ -109,7 +117,10 @@ class Scheduler:
         self._replace(item, tried, queued=again)
 
     def _replace(self, item: Item, *others: Item, queued: bool = True) -> None:
-        """Replace a run in the index, and put its replacements at the front of the queue."""
+        """Replace a run in the study's index by `others`.
+
+        If `queued`, the replacements also go to the front of the queue.
+        """
         place = self.items.index(item)
         self.items[place : place + 1] = others
         self.study.write_items(self.items)
@@ -117,12 +128,12 @@ class Scheduler:
             self.queue.extendleft(reversed(others))
 
     def _has_saved(self, item: Item) -> bool:
-        """Return whether a run has a checkpoint."""
+        """Return whether the directory of a run has a checkpoint."""
         checkpoints = self.study.run(item).checkpoints
         return checkpoints.is_dir() and any(checkpoints.iterdir())
 
     def _error_message(self, item: Item, code: int) -> str:
-        """Return the error that a worker printed last, or else its exit code."""
+        """Return why a run failed, as text: the last error in its log, or else its exit code."""
         path = self.study.logs / f"{item.name}.log"
         lines: list[str] = []
         with contextlib.suppress(OSError):
@@ -135,6 +146,10 @@ class Scheduler:
 
 
 def run_unfinished(study: Study, engine: Engine, live: Live, pause: float = 0.2) -> Result:
-    """Compute the unfinished runs of a study. A second signal ends the process."""
+    """Compute the unfinished runs of a study on an engine, and return the outcome.
+
+    The first signal stops the session after the running runs have saved. A second signal ends the
+    process.
+    """
     with Signals("when the running runs have saved") as signals:
         return Scheduler(study, engine, live, pause).run(signals)

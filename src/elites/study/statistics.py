@@ -27,7 +27,7 @@ Values = Sequence[float] | np.ndarray
 
 
 class Summary(NamedTuple):
-    """One metric of one algorithm over its seeds."""
+    """Summary of one metric of one algorithm over its seeds."""
 
     seeds: int
     median: float
@@ -38,7 +38,7 @@ class Summary(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Two algorithms compared by one metric on one task."""
+    """Result of comparing two algorithms by one metric on one task."""
 
     first: str
     second: str
@@ -49,7 +49,11 @@ class Comparison(NamedTuple):
 
 
 class Corrected(NamedTuple):
-    """A comparison of the reference with another algorithm, corrected for its whole family."""
+    """Comparison of the reference with another algorithm, with corrected p-values.
+
+    The corrections are for the whole family: the comparisons of the reference by one metric on all
+    tasks.
+    """
 
     task: str
     comparison: Comparison
@@ -59,7 +63,7 @@ class Corrected(NamedTuple):
 
 
 def _finite(values: Values) -> np.ndarray:
-    """Return the finite ones of the values."""
+    """Return the values that are finite, as an array of 64-bit floats."""
     values = np.asarray(values, np.float64)
     return values[np.isfinite(values)]
 
@@ -68,7 +72,10 @@ def _finite(values: Values) -> np.ndarray:
 
 
 def summary(values: Values) -> Summary:
-    """Summarise a metric over seeds. Values that are not finite are left out."""
+    """Return the median, quartiles and interquartile mean of a metric over seeds.
+
+    `values` has one value for each seed. Values that are not finite are left out.
+    """
     values = _finite(values)
     if not len(values):
         nan = math.nan
@@ -89,16 +96,17 @@ def interquartile_mean(values: Values) -> float:
 
 
 def _interquartile_means(rows: np.ndarray) -> np.ndarray:
-    """Return the interquartile mean of each row [., n]."""
+    """Return the interquartile means [m] of the rows of an array [m, n]."""
     edges = np.arange(rows.shape[1] + 1) / rows.shape[1]
     weights = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0.0, None)
     return np.sort(rows, axis=1) @ (weights / weights.sum())
 
 
 def bootstrap_interval(values: Values, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of the interquartile mean over seeds.
+    """Return the bounds of the percentile bootstrap interval of the interquartile mean over seeds.
 
-    The random generator has a fixed seed, so the same values give the same interval.
+    `level` is the confidence level. The random generator has a fixed seed, so the same values give
+    the same interval.
     """
     values = _finite(values)
     drawn = np.random.default_rng(seed).integers(len(values), size=(RESAMPLES, len(values)))
@@ -141,7 +149,7 @@ def rank_sum(
 
 
 def _counts_of_sums(ranks: np.ndarray, size: int) -> np.ndarray:
-    """Return, for each sum, how many choices of `size` ranks have it."""
+    """Return an array of counts: entry s says how many choices of `size` ranks have the sum s."""
     table = np.zeros((size + 1, int(ranks.sum()) + 1))
     table[0, 0] = 1.0
     for rank in ranks:
@@ -151,16 +159,17 @@ def _counts_of_sums(ranks: np.ndarray, size: int) -> np.ndarray:
 
 
 def smallest_p(first: int, second: int) -> float:
-    """Return the smallest two-sided p-value that samples of these sizes can give."""
+    """Return the smallest two-sided rank-sum p-value that two samples of these sizes can give."""
     if min(first, second) < 1:
         return 1.0
     return min(1.0, 2.0 / math.comb(first + second, first))
 
 
 def superiority(first: Values, second: Values) -> float:
-    """Return the probability that a seed of the first is above one of the second.
+    """Return the probability that a value of `first` is greater than a value of `second`.
 
-    Ties count half. This is the effect size A of Vargha and Delaney.
+    Ties count half. This is the effect size A of Vargha and Delaney. Returns NaN if either has no
+    finite values.
     """
     first, second = _finite(first), _finite(second)
     if not len(first) or not len(second):
@@ -170,15 +179,19 @@ def superiority(first: Values, second: Values) -> float:
 
 
 def bonferroni(p: Values) -> np.ndarray:
-    """Multiply each p-value by their number (Bonferroni correction)."""
+    """Return the p-values after Bonferroni's correction: each times their number, at most 1.
+
+    A p-value of NaN stays NaN and does not count.
+    """
     p = np.asarray(p, np.float64)
     return np.minimum(p * np.count_nonzero(~np.isnan(p)), 1.0)
 
 
 def holm(p: Values) -> np.ndarray:
-    """Correct p-values by Holm's step-down method.
+    """Return the p-values after Holm's step-down correction, at most 1.
 
-    The smallest is multiplied by their number n, the next one by n - 1, and so on.
+    The smallest is multiplied by their number n, the next one by n - 1, and so on. A p-value of NaN
+    stays NaN and does not count.
     """
     p = np.asarray(p, np.float64)
     known = np.flatnonzero(~np.isnan(p))
@@ -190,7 +203,10 @@ def holm(p: Values) -> np.ndarray:
 
 
 def compare(values: Mapping[str, Values], first: str, second: str) -> Comparison:
-    """Compare two algorithms by their values over seeds. `values` maps names to values."""
+    """Return the comparison of two algorithms by one metric on one task.
+
+    `values` maps the names of algorithms to the metric's values over seeds.
+    """
     a, b = values[first], values[second]
     p, exact = rank_sum(a, b)
     smallest = smallest_p(len(_finite(a)), len(_finite(b)))
@@ -200,11 +216,11 @@ def compare(values: Mapping[str, Values], first: str, second: str) -> Comparison
 def compare_with(
     reference: str, values: Mapping[str, Mapping[str, Values]]
 ) -> dict[str, list[Corrected]]:
-    """Compare the reference with each other algorithm on every task, as one family.
+    """Return the corrected comparisons of the reference with each other algorithm, by task.
 
-    `values` maps tasks to names to values over seeds, all of one metric. The corrections multiply
-    by the number of comparisons over all tasks. A comparison without values on one side does not
-    count. Returns the comparisons by task.
+    `values` maps tasks to names of algorithms to values over seeds, all of one metric. The
+    corrections multiply by the number of comparisons over all tasks. A comparison without values on
+    one side does not count.
     """
     found = [
         (task, compare(of_task, reference, name))
@@ -225,6 +241,9 @@ def compare_with(
 
 
 def compare_others(reference: str, values: Mapping[str, Values]) -> list[Comparison]:
-    """Compare all pairs of algorithms other than the reference on one task, without correction."""
+    """Return the comparisons of all pairs of algorithms without the reference, not corrected.
+
+    `values` maps the names of algorithms to the values of one metric over seeds on one task.
+    """
     others = [name for name in values if name != reference]
     return [compare(values, a, b) for a, b in itertools.combinations(others, 2)]

@@ -20,7 +20,7 @@ from elites.words import columns, duration, shortened
 
 
 class RunProgress(NamedTuple):
-    """Progress of a run."""
+    """Progress of one run: its last iteration, its number of iterations, and the time left."""
 
     iteration: int  # the last one that is finished
     total: int  # iterations of the whole run
@@ -28,7 +28,10 @@ class RunProgress(NamedTuple):
 
 
 def read_progress(study: Study, item: Item) -> RunProgress | None:
-    """Read a run's progress from its files. Returns None before the first iteration."""
+    """Return the progress of one run of a study, read from the run's files.
+
+    Returns None before the first iteration.
+    """
     run = study.run(item)
     with contextlib.suppress(OSError, RunError, ValueError, KeyError, IndexError):
         total = int(read_json(run / RESOLVED)["iterations"])
@@ -41,7 +44,10 @@ def read_progress(study: Study, item: Item) -> RunProgress | None:
 
 
 def _ends(path: Path) -> tuple[list[str], list[str]]:
-    """Return the first and the last complete row of a CSV file, without reading the others."""
+    """Return the cells of the first and the last complete row of a CSV file, as texts.
+
+    Does not read the rows between them.
+    """
     with open(path, "rb") as file:
         file.readline()
         first = file.readline().decode().strip().split(",")
@@ -53,7 +59,7 @@ def _ends(path: Path) -> tuple[list[str], list[str]]:
 
 
 class Live:
-    """Progress display of a study."""
+    """Progress display of a study's runs: a table on a terminal, lines elsewhere."""
 
     def __init__(self, study: Study, stream: TextIO | None = None, every: float = 1.0):
         self.study, self.stream, self.every = study, stream or sys.stderr, every
@@ -63,7 +69,10 @@ class Live:
         self._told: dict[str, str] = {}
 
     def rows(self, items: Sequence[Item], running: set[str]) -> list[list[str]]:
-        """Return a row for each run: name, state, and progress or error."""
+        """Return a row of texts for each run: name, state, and progress or error.
+
+        `running` has the names of the runs that are being computed.
+        """
         rows = []
         for item in items:
             state = "running" if item.name in running else self.study.state(item)
@@ -77,7 +86,10 @@ class Live:
         return rows
 
     def show(self, items: Sequence[Item], running: set[str]) -> None:
-        """Show the state of all runs, unless it was shown less than `every` seconds ago."""
+        """Show the state of all runs, unless it was shown less than `every` seconds ago.
+
+        `running` has the names of the runs that are being computed.
+        """
         now = time.monotonic()
         if now - self._shown < self.every:
             return
@@ -103,19 +115,21 @@ class Live:
         self._lines = len(lines)
 
     def say(self, text: str) -> None:
-        """Print a permanent line above the table."""
+        """Print a permanent line of text above the table of runs."""
         self._write(f"{self._clearing()}{text}\n")
 
     def close(self, items: Sequence[Item]) -> None:
-        """Show the final state of all runs."""
+        """Show the state of all runs a last time, when none is being computed any more."""
         self._shown = float("-inf")
         self.show(items, set())
 
     def _clearing(self) -> str:
+        """Return the control sequence that erases the shown table, or an empty string."""
         lines, self._lines = self._lines, 0
         return f"\x1b[{lines}A\x1b[J" if lines else ""
 
     def _write(self, text: str) -> None:
+        """Write text to the display's stream at once. Ignores a closed stream."""
         # A closed terminal must not stop the study.
         with contextlib.suppress(OSError, ValueError):
             self.stream.write(text)

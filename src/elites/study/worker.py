@@ -22,7 +22,7 @@ DONE, FAILED, STOPPED, TOO_LARGE, IN_USE, LOST = 0, 1, 3, 4, 5, 6
 
 
 def main(arguments: list[str]) -> int:
-    """Compute the run that the command line names, and return the exit code."""
+    """Compute the run that the arguments STUDY RUN PARENT name, and return the exit code."""
     path, name, parent = arguments
     _end_with_parent(int(parent))
     study = Study(Path(path))
@@ -31,7 +31,10 @@ def main(arguments: list[str]) -> int:
 
 
 def compute(study: Study, item: Item) -> int:
-    """Start or continue a run, and return the exit code. Errors are printed."""
+    """Start or continue one run of a study, and return an exit code of this module.
+
+    Errors are printed to stderr.
+    """
     try:
         outcome = session.start(study.run(item).path, study.config(item), go_on=True)
     except (TooLargeError, OutOfMemoryError) as error:
@@ -47,12 +50,13 @@ def compute(study: Study, item: Item) -> int:
 
 
 def _end_with_parent(parent: int) -> None:
-    """Kill this process when its parent ends.
+    """Start a thread that kills this process when the process with the id `parent` ends.
 
     The parent passes its own process id, because it may end before this process can ask for it.
     """
 
     def watch() -> None:
+        """Wait until the parent process is gone, and kill this process."""
         while os.getppid() == parent:
             time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGKILL)

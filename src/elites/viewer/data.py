@@ -25,16 +25,19 @@ from elites.tasks.axes import axes_of_facts
 
 
 class NotFoundError(ValueError):
-    """The run does not contain the requested item."""
+    """The run does not contain the requested seed, iteration, cell, policy or file."""
 
 
 def is_inside(run: RunDirectory, path: Path) -> bool:
-    """Return whether a file exists inside the run. A link to the outside does not count."""
+    """Return whether a file exists inside the run's directory.
+
+    A link to the outside does not count.
+    """
     return path.exists() and path.resolve().is_relative_to(run.path.resolve())
 
 
 def iterations(run: RunDirectory) -> list[int]:
-    """Return the iterations that have an archive snapshot."""
+    """Return the iterations of a run that have a snapshot, which is an archive without policies."""
     if not is_inside(run, run.snapshots):
         return []
     # There may be thousands of snapshots, so only links are resolved.
@@ -43,13 +46,16 @@ def iterations(run: RunDirectory) -> list[int]:
 
 
 def kept_iterations(run: RunDirectory) -> list[int]:
-    """Return the iterations that have a checkpoint, and with it their policies."""
+    """Return the iterations of a run that have a checkpoint, and with it their policies."""
     paths = checkpoints.complete(run.checkpoints)
     return [int(p.name) for p in paths if is_inside(run, p / WEIGHTS)]
 
 
 def identity(run: RunDirectory) -> str:
-    """Identify a run by its start time and directory, to detect when another run replaced it."""
+    """Return an id of the run in a directory, to detect when another run has replaced it.
+
+    The id is a hash of the record of the run's first session, or else of its configuration.
+    """
     if not run.path.is_dir():
         raise NotFoundError(f"the run at {run.path} does not exist any more")
     if not is_inside(run, run / CONFIG):
@@ -63,7 +69,11 @@ def identity(run: RunDirectory) -> str:
 
 
 def describe(run: RunDirectory) -> dict[str, Any]:
-    """Return what the run is, and which of its iterations can be shown and played."""
+    """Return a description of a run for the page: names, seeds, descriptor axes and iterations.
+
+    `iterations` has the iterations with a snapshot, which is an archive without policies. `kept`
+    has those whose policies can also be played.
+    """
     facts = _facts(run)
     kept = kept_iterations(run)  # read first, because a snapshot is written before its checkpoint
     snapshot_iterations = iterations(run)
@@ -96,7 +106,10 @@ _FACTS = {
 
 
 def _facts(run: RunDirectory) -> dict[str, Any]:
-    """Return the facts that were saved with the run."""
+    """Return the facts about task and algorithm that were saved with the run, by name.
+
+    Raises a RunError if the file lacks one of `_FACTS`.
+    """
     path = run / RESOLVED
     if not is_inside(run, path):
         raise NotFoundError(f"{path} is missing, or is a link out of the run")
@@ -110,7 +123,10 @@ def _facts(run: RunDirectory) -> dict[str, Any]:
 
 
 def _trained_on(run: RunDirectory) -> str | None:
-    """Return the training device, or None if it was the CPU, on which recordings are made."""
+    """Return the name of the device that trained the run, or None if it was the CPU.
+
+    Recordings are made on the CPU.
+    """
     try:
         session = directories.read_json(run / ENVIRONMENT)[-1]
         return None if session["backend"] == "cpu" else str(session["device"])
@@ -119,7 +135,7 @@ def _trained_on(run: RunDirectory) -> str | None:
 
 
 def _evaluations(run: RunDirectory) -> dict[int, Path]:
-    """Return the folders with re-evaluations of archives, by iteration."""
+    """Return the folders of a run with re-evaluations of its archives, by iteration."""
     found = {}
     # The evaluation at the end of training comes last, so it replaces others of its iteration.
     for folder in (*run.path.glob("evaluation_*"), run.evaluation):
@@ -131,7 +147,7 @@ def _evaluations(run: RunDirectory) -> dict[int, Path]:
 
 
 def cells(run: RunDirectory) -> dict[str, Any]:
-    """Return the centroids of the cells, and the corners of the cells in two dimensions.
+    """Return the centroids [cells][D] of a run's archive, and in two dimensions the cells' corners.
 
     `fitness_range` is the least and the greatest fitness of the newest archives. It is the colour
     scale of all iterations, because fitness grows during training.
@@ -155,13 +171,21 @@ def cells(run: RunDirectory) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=4)
 def _corners(data: bytes, shape, dtype: str, low, high) -> list[list[float]]:
-    """Return x, y, x, y, ... of each cell. Cached, because a thousand cells take a second."""
+    """Return the corners of each cell as a flat list x, y, x, y, ... in task units.
+
+    `data`, `shape` and `dtype` are the bytes and the type of the centroids [cells, 2]. `low` and
+    `high` are the bounds of the descriptor. Cached, because a thousand cells take a second.
+    """
     points = np.frombuffer(data, dtype).reshape(shape)
     return [to_lists(corners.reshape(-1)) for corners in polygons(points, low, high)]
 
 
 def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
-    """Return the archive of one seed at one iteration, one column per property of a cell."""
+    """Return the archive of one seed of a run at one iteration: lists with an entry for each cell.
+
+    The lists are fitness, descriptors, origin (number of the variation that added the elite) and
+    born (iteration of its addition). If that iteration was re-evaluated, its results are included.
+    """
     index = seed_index(run, seed)
     snapshot = _snapshot(run, iteration)
     fitness = snapshot["fitness"][index]
@@ -180,7 +204,10 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
 
 
 def _errors(folder: Path, iteration: int, seed: int, count: int) -> dict[str, np.ndarray]:
-    """Return the results of a re-evaluation for `count` cells, NaN for cells without any."""
+    """Return the results of a re-evaluation of one seed: arrays [count] with a value for each cell.
+
+    `folder` is that of the re-evaluation. Cells without results are NaN.
+    """
     table = logs.read_table(folder / "cells.csv")
     # While an evaluation is written, its cells are newer than its metrics, so they are checked.
     rows = (table["seed"] == seed) & (table.get("iteration", iteration) == iteration)
@@ -202,9 +229,10 @@ def _errors(folder: Path, iteration: int, seed: int, count: int) -> dict[str, np
 
 
 def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
-    """Return the rows of the metrics after an iteration, by column [n][seeds].
+    """Return the metrics of a run after an iteration: iteration, evaluations and values [n][seeds].
 
-    `missing` names the iterations before the last one that the metrics lack.
+    `missing` is a text that names the iterations before the last one that the metrics lack, or
+    None. Returns an empty dictionary if the run has no metrics yet.
     """
     path = run / METRICS
     if not is_inside(run, path):
@@ -228,15 +256,16 @@ def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=2)
 def _table(path: Path, seeds: int, _changed: int, _size: int) -> dict[str, np.ndarray]:
-    """Return the columns [iterations, seeds] of a table.
+    """Return the columns [iterations, seeds] of the table of metrics at a path, by name.
 
-    Cached, because every open page requests the metrics every few seconds.
+    Cached, because every open page requests the metrics every few seconds. A new time of change or
+    size of the file makes a new entry.
     """
     return logs.read_metrics(path, seeds)
 
 
 def seed_index(run: RunDirectory, seed: int) -> int:
-    """Return the position of a seed in the arrays of its run."""
+    """Return the position of a seed in the arrays of a run, or raise a NotFoundError."""
     seeds = list(run.config().seed_numbers)
     if seed not in seeds:
         raise NotFoundError(
@@ -246,7 +275,10 @@ def seed_index(run: RunDirectory, seed: int) -> int:
 
 
 def _snapshot(run: RunDirectory, iteration: int) -> dict[str, np.ndarray]:
-    """Return the archives of all seeds at an iteration."""
+    """Return the snapshot of a run at an iteration: the arrays of all seeds' archives, by name.
+
+    Raises a NotFoundError if that iteration has no snapshot.
+    """
     path = run.snapshots / f"{iteration:09d}.npz"
     if not is_inside(run, path):
         raise NotFoundError(f"there is no snapshot of iteration {iteration}")
@@ -255,11 +287,15 @@ def _snapshot(run: RunDirectory, iteration: int) -> dict[str, np.ndarray]:
 
 @functools.lru_cache(maxsize=64)
 def _read(run: RunDirectory, path: Path, _changed: int) -> dict[str, np.ndarray]:
+    """Return the arrays of the snapshot at a path, by name. Cached until the file changes."""
     return snapshots.read(run, path)
 
 
 def to_lists(values: np.ndarray) -> list[Any]:
-    """Return nested lists. Floats have six digits, or are None if they are not finite."""
+    """Return an array as nested lists.
+
+    Floats have six digits, or are None if they are not finite.
+    """
     values = np.asarray(values)
     if values.dtype.kind != "f":
         return values.tolist()

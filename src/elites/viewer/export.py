@@ -29,12 +29,17 @@ POLICY = (
 def export(
     run: RunDirectory, path: Path, cells: tuple[int, ...], rollouts: int, seed: int | None
 ) -> tuple[int, int]:
-    """Write the page. Returns the number of recordings and the size of the file in bytes."""
+    """Write the page of a run to one file. Return its number of recordings and its size in bytes.
+
+    `cells` are the cells to record. If there are none, `rollouts` cells are chosen, spread over the
+    archive. If `seed` is given, the page contains only that seed.
+    """
     player = Player(run)
     calls = endpoints(run, player)
     responses: dict[str, Any] = {}
 
     def call(endpoint: str, **query: object) -> Any:
+        """Return the response of an endpoint to a query, and keep it for the page."""
         values = calls[endpoint]({name: str(value) for name, value in query.items()})
         responses[f"{endpoint}?{urlencode(query)}" if query else endpoint] = values
         return values
@@ -79,7 +84,11 @@ def export(
 def _check_cells(
     run: RunDirectory, cells: tuple[int, ...], count: int, iteration: int | None
 ) -> None:
-    """Raise if the chosen cells cannot be recorded. `iteration` is the one to record."""
+    """Raise a ValueError if some of the cells cannot be recorded.
+
+    The archive has `count` cells. `iteration` is the one to record, or None if no policies are
+    kept.
+    """
     if cells and iteration is None:
         raise ValueError(f"{run.path} keeps no policies of an iteration that has a snapshot")
     for cell in cells:
@@ -88,7 +97,7 @@ def _check_cells(
 
 
 def _filled(archive: dict[str, Any], cells: tuple[int, ...]) -> list[int]:
-    """Return those of the cells that have an elite."""
+    """Return those of the cells that have an elite in the archive, sorted and each once."""
     return [cell for cell in sorted(set(cells)) if archive["fitness"][cell] is not None]
 
 
@@ -101,7 +110,7 @@ def _thinned(iterations: list[int], most: int = 50) -> list[int]:
 
 
 def _spread(archive: dict[str, Any], count: int) -> list[int]:
-    """Return filled cells that are far from each other.
+    """Return the numbers of up to `count` filled cells of an archive that are far from each other.
 
     The first is the cell with the highest fitness. Each further one is the farthest from all that
     were chosen before.
@@ -121,7 +130,10 @@ def _spread(archive: dict[str, Any], count: int) -> list[int]:
 
 
 def _page(responses: dict[str, Any]) -> str:
-    """Return the page with its style, its modules and the responses inside."""
+    """Return the HTML of an exported page, with its style, its modules and all responses inside.
+
+    `responses` are the values that the endpoints would return, by address.
+    """
     files = page_files()
     head = (
         f'<meta http-equiv="content-security-policy" content="{POLICY}">\n'
@@ -144,7 +156,10 @@ def _page(responses: dict[str, Any]) -> str:
 
 
 def modules(files: dict[str, bytes]) -> dict[str, str]:
-    """Return an import map: every module as a `data:` address, under a name without a folder."""
+    """Return an import map of the page's modules: `data:` addresses by names like `elites/dom.js`.
+
+    `files` has the contents of the page's files by path.
+    """
     result = {}
     for name, content in files.items():
         if not name.endswith(".js"):

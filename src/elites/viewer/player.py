@@ -24,7 +24,10 @@ from elites.viewer.recording import RecordingRequest, record
 
 
 class Player:
-    """Recordings of one run. Calls from several threads run one after the other."""
+    """Player of one run: loads its policies and records them for display.
+
+    Calls from several threads run one after the other.
+    """
 
     def __init__(self, run: RunDirectory):
         self.run, self.identity = run, data.identity(run)
@@ -37,7 +40,10 @@ class Player:
         self._load_newest()
 
     def _load_newest(self) -> None:
-        """Load the newest checkpoint. Raises if it is damaged instead of using an older one."""
+        """Load the policies of the run's newest checkpoint.
+
+        Raises an error if that checkpoint is damaged, instead of using an older one.
+        """
         newest = next(reversed(checkpoints.complete(self.run.checkpoints)), None)
         if newest is None:
             found, iteration = self._reader.load()  # raises, unless a checkpoint was just written
@@ -55,11 +61,17 @@ class Player:
 
     @property
     def newest(self) -> int:
-        """Newest loaded iteration. It can be played even if training removes its checkpoint."""
+        """Newest iteration whose policies are loaded.
+
+        It can be played even after its checkpoint is gone.
+        """
         return max(self._loaded)
 
     def scene(self) -> dict[str, Any] | None:
-        """Return the colliders of the body model to draw, or None for a task without one."""
+        """Return the bodies and shapes of the task's robot to draw, or None without a body model.
+
+        `dt` is the time between two recorded frames in seconds.
+        """
         model = self.task.body_model
         if model is None or self.task.bodies is None:
             return None
@@ -79,7 +91,7 @@ class Player:
         }
 
     def compile(self) -> None:
-        """Compile the rollouts, so that the first click does not wait for it."""
+        """Compile the rollouts of elites and actor, so that the first click does not wait."""
         with self._rollout_lock:
             result = next(iter(self._loaded.values())).seed(0)
             network = result.archive.algorithm.policy
@@ -89,7 +101,11 @@ class Player:
 
     @contextlib.contextmanager
     def _rollout(self, page: str, count: int) -> Iterator[None]:
-        """Run one rollout at a time. Drop requests that the same page has superseded."""
+        """Return a context in which one rollout runs at a time.
+
+        Raises a RunError for a request that the same page has superseded. `page` is the id of the
+        page, and `count` the number of its request.
+        """
         with self._latest_lock:
             self._latest[page] = max(count, self._latest.pop(page, 0))
             if len(self._latest) > 100:
@@ -105,7 +121,11 @@ class Player:
     def watch(
         self, iteration: int, seed: int, cell: int, page: str = "", count: int = 0
     ) -> dict[str, Any]:
-        """Record the elite of a cell, and the actor with the descriptor of that elite."""
+        """Return recordings of a cell's elite and of the actor with that elite's descriptor.
+
+        The keys are `elite` and `actor`. The actor's recording is None if the actor takes no
+        descriptor. `page` and `count` identify the request.
+        """
         with self._rollout(page, count):
             result = self._load(iteration).seed(data.seed_index(self.run, seed))
             stored = result.archive.arrays
@@ -125,7 +145,11 @@ class Player:
     def request(
         self, iteration: int, seed: int, descriptor: list[float], page: str = "", count: int = 0
     ) -> dict[str, Any]:
-        """Record the actor with any descriptor, and the elite with the nearest descriptor."""
+        """Return recordings of the actor with any descriptor and of the nearest elite.
+
+        The keys are `actor` and `elite`. The recording of the elite is None if the archive is
+        empty. `page` and `count` identify the request.
+        """
         requested = self._check_descriptor(descriptor)
         with self._rollout(page, count):
             result = self._load(iteration).seed(data.seed_index(self.run, seed))
@@ -144,7 +168,7 @@ class Player:
             return {"elite": {**(elite or {}), **stored}, "actor": actor}
 
     def _check_descriptor(self, descriptor: list[float]) -> np.ndarray:
-        """Return a descriptor as an array, or raise a ValueError if the task has no such one."""
+        """Return a descriptor as an array [D]. Raises a ValueError if the task has no such one."""
         task = self.task
         if len(descriptor) != task.descriptor_size:
             raise ValueError(
@@ -162,7 +186,7 @@ class Player:
         return requested
 
     def _load(self, iteration: int) -> Run:
-        """Load the run at an iteration that still has its policies."""
+        """Return the run with its policies at an iteration. Loads the checkpoint if necessary."""
         if iteration not in self._loaded:
             self._refuse_removed(iteration)
             try:
@@ -175,7 +199,10 @@ class Player:
         return self._loaded[iteration]
 
     def _refuse_removed(self, iteration: int) -> None:
-        """Raise if an iteration has no policies, and name the iterations that have some."""
+        """Raise a NotFoundError if the policies of an iteration are not kept.
+
+        The message names the iterations whose policies are kept.
+        """
         kept = data.kept_iterations(self.run)
         if iteration not in kept:
             raise NotFoundError(
@@ -185,7 +212,10 @@ class Player:
 
 
 def _actor(result: SeedResult, requested: np.ndarray) -> RecordingRequest | None:
-    """Return the actor with a descriptor, or None without a descriptor-conditioned actor."""
+    """Return a recording request for the actor of a seed with a descriptor [D].
+
+    Returns None if the algorithm trains no descriptor-conditioned actor.
+    """
     actor = result.actor
     if actor is None or not actor.conditioned:
         return None
@@ -200,7 +230,7 @@ def _actor(result: SeedResult, requested: np.ndarray) -> RecordingRequest | None
 
 
 def _stored(archive: Elites, cell: int) -> dict[str, Any]:
-    """Return the fitness and the descriptor that the archive stores for an elite."""
+    """Return the number of a cell, and the fitness and descriptor that the archive stores there."""
     return {
         "cell": cell,
         "stored_fitness": float(archive.arrays.fitness[cell]),

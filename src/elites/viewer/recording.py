@@ -28,7 +28,7 @@ BATCH = padded_size(1)
 
 
 class RecordingRequest(NamedTuple):
-    """Policy to run, and the descriptor that is requested of it."""
+    """Request to record a policy: its network, its parameters, and the requested descriptor."""
 
     network: MLP
     policy: np.ndarray  # [P]
@@ -36,9 +36,9 @@ class RecordingRequest(NamedTuple):
 
 
 def record(task: Task, *requests: RecordingRequest | None) -> list[dict[str, Any] | None]:
-    """Return recordings of at most two policies.
+    """Return recordings of at most two policies on a task, in order. A request of None gives None.
 
-    Two policies are run together if their networks have the same shape.
+    Policies run together if their networks have the same shape.
     """
     recordings: list[dict[str, Any] | None] = [None] * len(requests)
     for network in {request.network for request in requests if request is not None}:
@@ -52,7 +52,11 @@ def record(task: Task, *requests: RecordingRequest | None) -> list[dict[str, Any
 
 
 def _recording(task: Task, requested: np.ndarray, evaluation, measured, row: int) -> dict[str, Any]:
-    """Return the recording of one row of a batch, as the page uses it."""
+    """Return the recording of one robot of a batch, as a dictionary for the page.
+
+    It has fitness, steps, reached descriptor, error, poses and path. `evaluation` and `measured`
+    are results of the whole batch, and `row` is the robot's position in it.
+    """
     steps, valid = int(evaluation.steps[row]), bool(evaluation.valid[row])
     reached = evaluation.descriptors[row]
     error = np.linalg.norm(rollout.problem(task).weights * (reached - requested))
@@ -72,13 +76,14 @@ def _recording(task: Task, requested: np.ndarray, evaluation, measured, row: int
 
 @functools.lru_cache(maxsize=8)
 def _compiled(task: Task, network: MLP):
-    """Return a compiled function that runs policies [BATCH, P].
+    """Return a compiled function that runs policies [BATCH, P] on a task.
 
-    It returns their evaluation, and for the first two the poses [T, 2, B, 7] of the bodies and the
-    descriptors [T, 2, D] of the states.
+    The function returns their evaluation and, for the first two, the poses [T, 2, B, 7] of the
+    bodies and the descriptors [T, 2, D] of the states.
     """
 
     def measure(state: TaskState):
+        """Return the poses [B, 7] of the bodies and the descriptor [D] of a state."""
         return _poses(task, state), state.descriptor
 
     @jax.jit
@@ -100,14 +105,20 @@ def _compiled(task: Task, network: MLP):
 
 
 def _poses(task: Task, state: TaskState):
-    """Return the position and the rotation of each body [B, 7], or None without a body model."""
+    """Return the poses [B, 7] of the bodies in a state, each a position in metres and a rotation.
+
+    Returns None for a task without a body model.
+    """
     if task.body_model is None or task.bodies is None:
         return None
     return task.bodies(state)[:7].T
 
 
 def pack_poses(poses: np.ndarray) -> dict[str, Any]:
-    """Return poses [T, B, 7] as 16-bit numbers, accurate to a millimetre within 30 m."""
+    """Return poses [T, B, 7] as a dictionary with the numbers in 16 bits, in base64.
+
+    Positions are accurate to a millimetre within 30 m.
+    """
     poses = np.nan_to_num(np.asarray(poses, np.float64), posinf=0.0, neginf=0.0)
     scale = max(float(np.abs(poses[..., :3]).max()), 1e-6)
     scaled = np.concatenate([poses[..., :3] / scale, np.clip(poses[..., 3:], -1, 1)], axis=-1)

@@ -61,19 +61,23 @@ HEADERS = {
 
 
 def application(run: RunDirectory, player: Player, guard: Guard) -> Any:
-    """Return the server as an ASGI application."""
+    """Return the server of a run's page as an ASGI application, protected by a guard."""
     files = page_files()
 
     def page(request: Request) -> Response:
+        """Return the response with the HTML of the page."""
         return Response(files["page.html"], media_type=KINDS[".html"])
 
     def file(request: Request) -> Response:
+        """Return the response with a file of the page. Raises an HTTPException without one."""
         name = request.path_params["name"]
         if name not in files:
             raise HTTPException(404, "no such file")
         return Response(files[name], media_type=KINDS.get(Path(name).suffix, KINDS[""]))
 
     def handler(endpoint: Callable[[dict[str, str]], Any]):
+        """Return a function that answers a request with an endpoint's values, or with its error."""
+
         # Not a coroutine: Starlette runs it in a thread, so a rollout does not block others.
         def respond(request: Request) -> Response:
             query = {name: values[-1] for name, values in parse_qs(request.url.query).items()}
@@ -100,6 +104,7 @@ def application(run: RunDirectory, player: Player, guard: Guard) -> Any:
 
 
 def _refusal(code: int, text: str) -> JSONResponse:
+    """Return a response with a status code and an error message as JSON."""
     return JSONResponse({"error": text}, status_code=code)
 
 
@@ -107,14 +112,14 @@ def _refusal(code: int, text: str) -> JSONResponse:
 
 
 class Guard:
-    """Reject requests from other origins and add the security headers."""
+    """Guard of the server: rejects requests from other origins and adds the security headers."""
 
     def __init__(self, host: str, port: int, token: str | None):
         self.host, self.port, self.token = host.lower(), port, token
         self.cookie = f"elites_token_{port}"  # browsers share cookies between ports
 
     def wrap(self, app: Any) -> Any:
-        """Return an ASGI application that checks every request before `app` gets it."""
+        """Return an ASGI application that checks every request before it passes it to `app`."""
 
         async def guarded(scope, receive, send):
             if scope["type"] != "http":
@@ -132,7 +137,7 @@ class Guard:
         return guarded
 
     def reject(self, request: Request) -> Response | None:
-        """Return the response to a request that is not allowed, or None if it is allowed."""
+        """Return the error response to a request that is not allowed, or None if it is allowed."""
         if not self._is_own_host(request.headers.get("host", "")):
             return _refusal(403, "the request names another host")
         origin = request.headers.get("origin")
@@ -164,7 +169,7 @@ class Guard:
         return None
 
     def _is_own_host(self, host: str) -> bool:
-        """Return whether the Host header of a request names this server."""
+        """Return whether the value of a request's Host header names this server."""
         try:
             parts = urlsplit(f"//{host}")
             name, port = parts.hostname or "", parts.port
@@ -181,6 +186,7 @@ class Guard:
 
 
 def _is_address(name: str) -> bool:
+    """Return whether a name is an IP address."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -192,7 +198,11 @@ def _is_address(name: str) -> bool:
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """Return a listening socket on a port, or on the first free one if `port` is None."""
+    """Return a socket that listens on a host and port.
+
+    If `port` is None, it is the first free port from `FIRST_PORT` on. Raises a ValueError if the
+    port is taken.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for candidate in range(FIRST_PORT, FIRST_PORT + TRIES) if port is None else [port]:
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -220,6 +230,7 @@ class _Server(uvicorn.Server):
     """Server that finishes a rollout after the first signal and exits at once after the second."""
 
     def handle_exit(self, sig: int, frame: Any) -> None:
+        """Stop the server after the running rollout. End the process if it is stopping already."""
         if self.should_exit:
             os._exit(128 + sig)
         if self.server_state.tasks:
@@ -230,7 +241,10 @@ class _Server(uvicorn.Server):
 def serve(
     run: RunDirectory, host: str = LOCAL, port: int | None = None, open_browser: bool = True
 ) -> None:
-    """Serve the page of a run until interrupted."""
+    """Serve the page of a run on a host and port until the process is interrupted.
+
+    Prints the address and opens it in the browser if `open_browser`.
+    """
     host = LOCAL if host == "localhost" else host
     # Problems with the run are reported before anything is served.
     player = Player(run)

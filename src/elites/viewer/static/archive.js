@@ -10,20 +10,20 @@ import { axisLabel, iteration, seed, state } from "./state.js";
 const CACHE_SIZE = 400;
 const cache = new Map(); // archives by seed, iteration and evaluation
 
-/** The map. A click on it sends the event "pick" to its canvas. */
+/** Map of the archive. A click on the map sends the event "pick" to its canvas. */
 export const map = createMap($("map"), $("tooltip"), {
   onPick: (cell, values) => $("map").dispatchEvent(new CustomEvent("pick", { detail: { cell, values } })),
   onSelect: selectCell,
   describe: describeCell,
 });
 
-/** Select a cell, and announce its values to screen readers. */
+/** Select a cell on the map, and announce the values of the cell to screen readers. */
 export function selectCell(cell) {
   map.select(cell);
   $("selection").textContent = describeCell(cell).replaceAll("\n", ", ");
 }
 
-/** Return the values of a cell, one in each line. */
+/** Return a text with the values of a cell of the shown archive, one in each line. */
 function describeCell(cell) {
   const { run, archive } = state;
   if (archive.fitness[cell] === null) return `cell ${cell}, empty`;
@@ -36,7 +36,7 @@ function describeCell(cell) {
   return lines.join("\n");
 }
 
-/** Show the archive of the chosen seed and iteration. */
+/** Load the archive of the chosen seed and iteration, and show it on the map. */
 export async function showArchive() {
   const when = iteration();
   $("iteration-value").textContent = `${when} of ${state.run.total}`;
@@ -64,7 +64,10 @@ export async function showArchive() {
   filterByFitness();
 }
 
-/** Show coverage and QD-score, whether policies can be played, and extend the colour scale. */
+/**
+ * Show coverage and QD-score of the archive at iteration `when`, and whether its policies can be
+ * played. Extends the colour scale of fitness.
+ */
 function showSummary(when) {
   const { run, archive } = state;
   const fitness = archive.fitness.filter((v) => v !== null);
@@ -84,7 +87,7 @@ function showSummary(when) {
     : `Iteration ${when} cannot be played. Policies are kept for ${kept}.`;
 }
 
-/** Show no archive, because that of the chosen iteration cannot be loaded. */
+/** Empty the map, because the archive of iteration `when` cannot be loaded. */
 function hideArchive(when) {
   state.archive = null;
   map.setArchive(null);
@@ -93,7 +96,7 @@ function hideArchive(when) {
   $("status").textContent = `iteration ${when} cannot be shown`;
 }
 
-/** Colour the cells as chosen. */
+/** Colour the cells of the map by the property that the user chose, and show the legend. */
 export function showColours() {
   if (!state.archive) return;
   const shade = currentShade();
@@ -101,14 +104,20 @@ export function showColours() {
   showLegend(shade);
 }
 
-/** Draw the trajectories of the recordings, if they belong to the archive on the map. */
+/**
+ * Draw the trajectories of the recordings on the map, if the recordings belong to the shown
+ * archive.
+ */
 export function showTrajectories() {
   const { shown } = state;
   const belong = shown && shown.seed === seed() && shown.iteration === iteration();
   map.setTrajectories(belong ? shown.trajectories : []);
 }
 
-/** Fade the cells outside of the chosen range of fitness. Each slider moves the other one along. */
+/**
+ * Fade the cells of the map outside of the chosen range of fitness. Each slider moves the other one
+ * along.
+ */
 export function filterByFitness(event) {
   const { archive, fitnessRange } = state;
   if (!archive) return;

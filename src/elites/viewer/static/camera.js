@@ -8,7 +8,10 @@ const KEYS = { ArrowLeft: { around: -0.15 }, ArrowRight: { around: 0.15 }, Arrow
 /** Initial orbit: angles around the target and above the ground in radians, distance relative to the view. */
 export const INITIAL_ORBIT = { around: -2.1, above: 0.5, distance: 1 };
 
-/** Return an orbit after a change of `around` and `above` in radians, and of `closer` as a factor. */
+/**
+ * Return a new orbit: `orbit` changed by `around` and `above` in radians, and by `closer` as a
+ * factor.
+ */
 export function changeOrbit(orbit, { around = 0, above = 0, closer = 1 }) {
   return {
     around: orbit.around + around,
@@ -17,7 +20,10 @@ export function changeOrbit(orbit, { around = 0, above = 0, closer = 1 }) {
   };
 }
 
-/** Place a camera on its orbit. `radius` is that of the visible part around the target. Returns the distance. */
+/**
+ * Place a camera on an orbit around its target, and return the distance between the two. `radius`
+ * is that of the visible part around the target.
+ */
 export function placeCamera(camera, orbit, target, radius, robotSize) {
   const distance = (orbit.distance * radius) / Math.tan((camera.fov * Math.PI) / 360);
   const flat = Math.cos(orbit.above) * distance;
@@ -33,7 +39,9 @@ export function placeCamera(camera, orbit, target, radius, robotSize) {
   return distance;
 }
 
-/** Call `onChange` with the changes of the orbit that pointer, wheel and keyboard make on a canvas. */
+/**
+ * Call `onChange` with each change of the orbit that pointer, wheel or keyboard make on a canvas.
+ */
 export function onCameraInput(canvas, onChange) {
   const turn = (dx, dy) => ({ around: -dx * 0.008, above: dy * 0.008 });
   onGesture(canvas, {

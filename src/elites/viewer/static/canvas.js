@@ -13,7 +13,10 @@ export function oncePerFrame(draw) {
   };
 }
 
-/** Clear a canvas and set its resolution to that of the screen. Sizes are in CSS pixels. */
+/**
+ * Clear a canvas, set its resolution to that of the screen, and return { context, width, height }.
+ * Width and height are in CSS pixels.
+ */
 export function prepareCanvas(canvas) {
   const box = canvas.getBoundingClientRect();
   const ratio = window.devicePixelRatio || 1;
@@ -26,7 +29,7 @@ export function prepareCanvas(canvas) {
   return { context, width, height };
 }
 
-/** Return the text, or its beginning with an ellipsis if it is wider than `width`. */
+/** Return a text, or its beginning with an ellipsis if the text is wider than `width` pixels. */
 export function shorten(context, text, width) {
   if (context.measureText(text).width <= width) return text;
   const letters = [...text];

@@ -6,7 +6,7 @@ const VIRIDIS = [
   "1fa088", "28ae80", "3fbc73", "5ec962", "84d44b", "addc30", "d8e219", "fde725",
 ].map((hex) => [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)));
 
-/** Return the colour of a number between 0 and 1. */
+/** Return the colour of a number between 0 and 1 on the scale Viridis, as a CSS colour. */
 export function viridis(share) {
   const position = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
   const i = Math.min(Math.floor(position), VIRIDIS.length - 2);
@@ -17,18 +17,18 @@ export function viridis(share) {
 // The first is for the initial policies. The others are the colours of Okabe and Ito.
 const NAMED = ["#9a9a9a", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c510a"];
 
-/** Return the colour of the variation with a number. */
+/** Return the CSS colour of the variation with the number `i`. */
 export const namedColour = (i) => NAMED[i % NAMED.length];
 
 const known = new Map();
 
-/** Return a colour of the style sheet in the current theme. */
+/** Return the CSS colour that a name of the style sheet has in the current theme. */
 export function themeColour(name) {
   if (!known.has(name)) known.set(name, readThemeColour(name));
   return known.get(name);
 }
 
-/** Read the colours again when they are next used, because the theme has changed. */
+/** Forget the theme colours that were read, because the theme has changed. */
 export const forgetThemeColours = () => known.clear();
 
 function readThemeColour(name) {

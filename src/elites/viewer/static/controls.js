@@ -12,7 +12,7 @@ import { clearStages, pick, requestDescriptor } from "./watch.js";
 
 const stages = () => Object.values(state.stages ?? {});
 
-/** Connect all controls. */
+/** Connect all controls of the page with the functions that they call. */
 export function connectControls() {
   connectArchive();
   connectMap();

@@ -6,7 +6,10 @@ import { extent, formatNumber, ticks } from "./numbers.js";
 
 const MARGIN = { left: 48, right: 6, top: 26, bottom: 18 };
 
-/** Create a curve on a canvas. It shows the value at the pointer, or the last one. */
+/**
+ * Create a learning curve on a canvas, and return its functions `set(data)` and `repaint()`. The
+ * curve shows the value at the pointer, or the last value.
+ */
 export function createCurve(canvas) {
   let data = null; // { title, x [n], values [n][seeds], seed }
   let pointer = null; // horizontal position on the canvas, or null
@@ -49,7 +52,10 @@ function draw(canvas, data, pointer) {
   drawTitle(canvas, context, data, i, pointer, width);
 }
 
-/** Return the ranges of both axes, and functions from values to positions on the canvas. */
+/**
+ * Return the ranges of both axes of a curve, and functions between values and positions on the
+ * canvas.
+ */
 function createPlot({ x }, numbers, width, height) {
   let [low, high] = extent(numbers);
   if (low > 0 && low < 0.5 * high) low = 0;
@@ -86,7 +92,7 @@ function drawTicks(context, plot, width, height) {
   }
 }
 
-/** Draw the lines of all seeds, the chosen one last. Missing values interrupt a line. */
+/** Draw the lines of all seeds, that of the chosen seed last. Missing values interrupt a line. */
 function drawLines(context, plot, { x, values, seed }) {
   const others = values[0].map((_, s) => s).filter((s) => s !== seed);
   for (const s of [...others, seed]) {
@@ -105,7 +111,7 @@ function drawLines(context, plot, { x, values, seed }) {
   context.globalAlpha = 1;
 }
 
-/** Return the index of the first value at or after a position on the canvas. */
+/** Return the index in `x` of the first value at or after a horizontal position on the canvas. */
 function indexAt({ x }, plot, position) {
   const i = x.findIndex((value) => value >= plot.fromX(position));
   return i < 0 ? x.length - 1 : i;
@@ -120,7 +126,10 @@ function drawPointer(context, plot, value, height) {
   context.stroke();
 }
 
-/** Write the title with the value of the chosen seed, and announce the last value to screen readers. */
+/**
+ * Write the title of a curve with value `i` of the chosen seed. Announces the last value to screen
+ * readers.
+ */
 function drawTitle(canvas, context, { title, x, values, seed }, i, pointer, width) {
   const value = formatNumber(values[i][seed], title.includes("%") ? 3 : 4);
   const where = pointer === null ? "" : ` at ${formatNumber(x[i])}`;

@@ -2,7 +2,7 @@
 
 export const $ = (id) => document.getElementById(id);
 
-/** Create an element that shows a text. The text is never read as HTML. */
+/** Return a new element of the kind `name` that shows a text. The text is never read as HTML. */
 export function createElement(name, text = "") {
   const element = document.createElement(name);
   element.textContent = text;

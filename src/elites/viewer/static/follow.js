@@ -9,7 +9,9 @@ import { iteration, state } from "./state.js";
 
 export const INTERVAL = 3000; // milliseconds between two updates
 
-/** Return the position on the slider of the newest iteration that can be played. */
+/**
+ * Return the position on the iteration slider of the newest iteration whose policies can be played.
+ */
 export function newestPlayable() {
   // A snapshot is written before its checkpoint, so the newest snapshot may have no policies yet.
   const position = state.run.iterations.indexOf(state.run.kept.at(-1));
@@ -21,7 +23,10 @@ export function checkIterations({ iterations }) {
   if (!iterations.length) throw new Error("The run has no snapshot of its archive yet. Wait for its first checkpoint.");
 }
 
-/** Offer new iterations. Show the newest one if it was chosen, except during a playback. */
+/**
+ * Set the iterations that the slider offers. Choose the newest one if the page follows the newest,
+ * except during a playback.
+ */
 function setIterations(iterations) {
   const slider = $("iteration");
   const chosen = iteration();
@@ -31,7 +36,10 @@ function setIterations(iterations) {
   slider.value = state.followsNewest && !busy ? newestPlayable() : Math.max(iterations.indexOf(chosen), 0);
 }
 
-/** Show what training has added since the last update. */
+/**
+ * Request and show the iterations, archives and metrics that training has added since the last
+ * update.
+ */
 export async function catchUp() {
   const { run } = state;
   const now = await get("/api/run");
@@ -46,7 +54,10 @@ export async function catchUp() {
   if (await updateMetrics()) showCurves();
 }
 
-/** Catch up again and again. `failed` says whether the last update failed. */
+/**
+ * Update the page now and every `INTERVAL` milliseconds. `failed` says whether the last update
+ * failed.
+ */
 export async function follow(failed = false) {
   try {
     if (!document.hidden) {

@@ -5,7 +5,7 @@ import { formatNumber } from "./numbers.js";
 import { exported } from "./requests.js";
 import { axisLabel, state } from "./state.js";
 
-/** Build the form and the choice of axes for the descriptor of the run. */
+/** Build the form that requests a descriptor, and the choice of axes, for the run's descriptor. */
 export function buildForm() {
   const { low, axes, conditioned } = state.run;
   $("request-numbers").replaceChildren(...low.map((_, axis) => createInput(axis)));
@@ -16,7 +16,7 @@ export function buildForm() {
   $("axes-label").hidden = pairs.length < 2;
 }
 
-/** Return a labelled input for one number of the descriptor. */
+/** Return a label element with an input for the number of one descriptor axis. */
 function createInput(axis) {
   const [low, high] = [state.run.low[axis], state.run.high[axis]];
   const input = createElement("input");
@@ -31,7 +31,7 @@ function createInput(axis) {
 
 const inputs = () => [...$("request-numbers").querySelectorAll("input")];
 
-/** Return the numbers in the form, as texts. */
+/** Return the numbers of the requested descriptor in the form, as an array of texts. */
 export const readDescriptor = () => inputs().map((input) => input.value);
 
 /** Write values by axis into the form, rounded to about a thousandth of the range of their axis. */

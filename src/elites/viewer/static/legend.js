@@ -17,10 +17,13 @@ const TITLES = {
   born: "iteration of addition",
 };
 
-/** List all colours in the control. */
+/** List all properties that can colour the cells in the control "colour". */
 export const listColours = () => fillSelect($("colour"), Object.entries(TITLES));
 
-/** Enable the colours for which the current archive has values, and choose one of them. */
+/**
+ * Enable the properties of which the current archive has values, and choose one to colour the
+ * cells.
+ */
 export function offerColours() {
   const options = [...$("colour").options];
   for (const option of options) {
@@ -31,7 +34,7 @@ export function offerColours() {
   $("colour").value = chosen.disabled ? "fitness" : state.colour;
 }
 
-/** Return how the cells of the current archive are coloured, for the map. */
+/** Return how the map colours the cells of the current archive: { kind, values, low, high }. */
 export function currentShade() {
   const name = $("colour").value;
   const values = state.archive[name];
@@ -43,7 +46,7 @@ export function currentShade() {
 const ownRange = (values) => extent(values.filter((_, cell) => isShown(cell)));
 const isShown = (cell) => $("colour").value === "actor_rebinned" || state.archive.fitness[cell] !== null;
 
-/** Show what the colours and the marks on the map mean. */
+/** Show the legend of the colours and marks on the map. `shade` says how the cells are coloured. */
 export function showLegend(shade) {
   const legend = $("legend");
   legend.replaceChildren(...(shade.kind === "name" ? nameItems(shade) : scaleItems(shade)));
@@ -57,7 +60,7 @@ export function showLegend(shade) {
   }
 }
 
-/** Return a coloured square with the name and the number of cells for each variation. */
+/** Return legend elements, one for each variation: coloured square, name and number of cells. */
 function nameItems({ values }) {
   const counts = state.run.origins.map((_, i) => values.filter((v) => v === i).length);
   return state.run.origins.flatMap((name, i) => {
@@ -70,7 +73,9 @@ function nameItems({ values }) {
   });
 }
 
-/** Return the colour scale with its least and its greatest number. */
+/**
+ * Return the legend elements of a colour scale: least number, scale, greatest number with title.
+ */
 function scaleItems({ values, low, high }) {
   const bar = createElement("canvas");
   Object.assign(bar, { width: 160, height: 1 });

@@ -13,7 +13,7 @@ import { buildStages } from "./stages.js";
 import { state } from "./state.js";
 import { clearStages } from "./watch.js";
 
-/** Load the run and show it. Throws an Error if it has no archive yet. */
+/** Load the run from the server and show it. Throws an Error if the run has no archive yet. */
 async function load() {
   const run = await get("/api/run");
   Object.assign(state, { run, allSeeds: run.all_seeds ?? run.seeds });
@@ -41,7 +41,10 @@ async function load() {
   document.body.dataset.ready = "yes";
 }
 
-/** Load the run, and follow it if there is a server. Try again later if it cannot be shown yet. */
+/**
+ * Load and show the run, and follow its training if there is a server. Tries again later if the run
+ * cannot be shown yet.
+ */
 async function start() {
   try {
     await load();

@@ -6,8 +6,9 @@ import { onMapKeyboard, onMapPointer } from "./map_input.js";
 import { publishMargin, resetView, zoomView } from "./map_view.js";
 
 /**
- * Create a map on a canvas. A click or Enter calls `onPick(cell, values)` with the values by axis, and the arrow
- * keys call `onSelect(cell)`. `describe(cell)` returns the text of the tooltip.
+ * Create a map of an archive on a canvas, and return the functions that change the map. A click or
+ * Enter calls `onPick(cell, values)` with the values by axis, and the arrow keys call
+ * `onSelect(cell)`. `describe(cell)` returns the text of the tooltip.
  */
 export function createMap(canvas, tooltipElement, { onPick, onSelect, describe }) {
   const map = {
@@ -63,9 +64,15 @@ export function createMap(canvas, tooltipElement, { onPick, onSelect, describe }
   };
 }
 
-/** Create the text that is shown beside the pointer. */
+/**
+ * Return the tooltip of the map: functions `show(cell, x, y)` and `hide()` for the text beside the
+ * pointer.
+ */
 function createTooltip(canvas, element, describe) {
-  /** Return a coordinate after a position, or before it if there is no room after it. */
+  /**
+   * Return a coordinate in pixels after the position `at`, or before `at` if there is no room
+   * after.
+   */
   const beside = (at, own, room) => Math.max(at + 14 + own > room ? at - own - 10 : at + 14, 0);
   return {
     show(cell, x, y) {

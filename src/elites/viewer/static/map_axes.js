@@ -6,13 +6,15 @@ import { descriptorSize, fromCanvas, fromUnit, toCanvas, toUnit } from "./map_vi
 import { extent, ticks } from "./numbers.js";
 import { axisLabel } from "./state.js";
 
-/** Return the fitness at the bottom and at the top of a map of one dimension. */
+/** Return [low, high]: the fitness at the bottom and at the top of a map of one dimension. */
 export function fitnessAxis(map) {
   const [least, most] = extent(map.archive.fitness);
   return [Math.min(0, least), Math.max(most, least + 1e-9, 1e-9)];
 }
 
-/** Draw the border of the map, and the ticks and the names of both axes. */
+/**
+ * Draw the border of the map, and the ticks and names of both axes. `f` is the frame of the map.
+ */
 export function drawAxes(map, context, f) {
   context.strokeStyle = themeColour("border");
   context.lineWidth = 1;

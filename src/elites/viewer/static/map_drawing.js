@@ -7,7 +7,7 @@ import { cellPosition, descriptorPosition, descriptorSize, isFilled, mapFrame, t
 
 const FADED = 0.12; // opacity of cells that do not pass the filter
 
-/** Draw the map. Draws nothing as long as data is missing. */
+/** Draw the map of the archive on its canvas. Draws nothing as long as data is missing. */
 export function drawMap(map) {
   const start = performance.now();
   const { context } = prepareCanvas(map.canvas);
@@ -28,7 +28,10 @@ export function drawMap(map) {
   performance.measure("paint map", { start });
 }
 
-/** Return the outlines of the cells in the unit square, for maps of two dimensions. */
+/**
+ * Return the outline of each cell in the unit square as a Path2D. Returns none unless the
+ * descriptor has two dimensions.
+ */
 export function cellOutlines(map) {
   if (descriptorSize(map) !== 2) return [];
   return map.cells.corners.map((corners) => {
@@ -41,7 +44,7 @@ export function cellOutlines(map) {
   });
 }
 
-/** Return the colour of a cell, or null if it has no value. */
+/** Return the CSS colour of a cell of the map, or null if the cell has no value. */
 function cellColour({ shade }, cell) {
   const value = shade.values?.[cell];
   if (value === null || value === undefined) return null;
@@ -145,7 +148,7 @@ function drawTrajectory(map, context, f, { colour, requested, reached, path }) {
   context.stroke();
 }
 
-/** Draw a line with a border, so that it is visible on every colour. */
+/** Draw a line through points with a border, so that the line is visible on every colour. */
 function drawLine(context, points, colour, width, dash) {
   for (const [style, lineWidth] of [[themeColour("background"), width + 2], [themeColour(colour), width]]) {
     context.beginPath();

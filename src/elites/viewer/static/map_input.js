@@ -6,7 +6,10 @@ import { onGesture, positionOn } from "./pointer.js";
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
-/** React to the pointer: drag and pinch move the view, a click plays, hovering shows the tooltip. */
+/**
+ * React to the pointer on the map: drag and pinch move the view, a click calls `onPick`, hovering
+ * shows the tooltip.
+ */
 export function onMapPointer(map, tooltip, repaint, { onPick }) {
   const { canvas } = map;
   function move(dx, dy) {
@@ -41,7 +44,10 @@ export function onMapPointer(map, tooltip, repaint, { onPick }) {
   }, { passive: false });
 }
 
-/** React to the keyboard: arrows select a cell, Enter plays it, plus, minus and 0 zoom. */
+/**
+ * React to the keyboard on the map: arrows select a cell, Enter picks it, "n" selects the next cell
+ * with a recording. Plus, minus and 0 zoom.
+ */
 export function onMapKeyboard(map, tooltip, repaint, { onPick, onSelect }) {
   function select(cell) {
     onSelect(cell);

@@ -9,17 +9,19 @@ const POINT_DISTANCE = 12; // pixels within which a click selects a point
 export const descriptorSize = (map) => map.run.low.length;
 export const isFilled = (map, cell) => map.archive.fitness[cell] !== null;
 
-/** Return a value of an axis in the unit square. */
+/** Return the coordinate, 0 to 1 within the bounds, of a value of a descriptor axis. */
 export function toUnit(map, value, axis) {
   return (value - map.run.low[axis]) / (map.run.high[axis] - map.run.low[axis]);
 }
 
-/** Return the value of an axis at a position in the unit square. */
+/** Return the value of a descriptor axis at a coordinate of the unit square. */
 export function fromUnit(map, share, axis) {
   return map.run.low[axis] + share * (map.run.high[axis] - map.run.low[axis]);
 }
 
-/** Return the part of the canvas that shows the map, in CSS pixels. */
+/**
+ * Return the frame of the map { left, top, width, height }: its part of the canvas, in CSS pixels.
+ */
 export function mapFrame(map) {
   const box = map.canvas.getBoundingClientRect();
   return {
@@ -30,15 +32,17 @@ export function mapFrame(map) {
   };
 }
 
-/** Publish the margins on the canvas, so that tests can compute where a descriptor is. */
+/** Store the margins in the data of the canvas, so that tests can compute where a descriptor is. */
 export const publishMargin = (canvas) => (canvas.dataset.margin = JSON.stringify(MARGIN));
 
-/** Return the position on the canvas of a position (u, v) in the unit square. */
+/**
+ * Return the position [x, y] on the canvas, in CSS pixels, of a position (u, v) in the unit square.
+ */
 export function toCanvas({ view }, u, v, f) {
   return [f.left + (u - view.x) * view.zoom * f.width, f.top + (1 - (v - view.y) * view.zoom) * f.height];
 }
 
-/** Return the position in the unit square of a position on the canvas. */
+/** Return the position [u, v] in the unit square of a position (x, y) on the canvas. */
 export function fromCanvas({ view }, x, y, f) {
   return [view.x + (x - f.left) / f.width / view.zoom, view.y + (1 - (y - f.top) / f.height) / view.zoom];
 }
@@ -48,19 +52,24 @@ export function isInFrame(map, x, y) {
   return x >= f.left && x <= f.left + f.width && y >= f.top && y <= f.top + f.height;
 }
 
-/** Return the position of a descriptor in the unit square, in the two axes that are shown. */
+/**
+ * Return the position [u, v] of a descriptor in the unit square, in the two axes that are shown.
+ */
 export function descriptorPosition(map, descriptor) {
   if (descriptorSize(map) === 1) return [toUnit(map, descriptor[0], 0), 0.5];
   return map.axes.map((axis) => toUnit(map, descriptor[axis], axis));
 }
 
-/** Return the position of a cell: its centroid or, with more than two axes, the descriptor of its elite. */
+/**
+ * Return the position [u, v] of a cell in the unit square: that of its centroid or, with more than
+ * two axes, of its elite's descriptor.
+ */
 export function cellPosition(map, cell) {
   const own = descriptorSize(map) > 2 ? map.archive.descriptors[cell] : null;
   return descriptorPosition(map, own && own[0] !== null ? own : map.cells.centroids[cell]);
 }
 
-/** Return the cell at a position on the canvas, or -1. */
+/** Return the number of the cell at a position on the canvas, or -1 if there is none. */
 export function cellAt(map, x, y) {
   if (!map.cells || !map.archive || !isInFrame(map, x, y)) return -1;
   const f = mapFrame(map);
@@ -83,7 +92,10 @@ export function cellAt(map, x, y) {
   return best;
 }
 
-/** Return the values at a position on the canvas, by axis. Only the axes that are shown have one. */
+/**
+ * Return the descriptor values at a position on the canvas, by axis. Only the axes that are shown
+ * have a value.
+ */
 export function valuesAt(map, x, y) {
   const [u, v] = fromCanvas(map, x, y, mapFrame(map)).map((share) => Math.min(Math.max(share, 0), 1));
   if (descriptorSize(map) === 1) return { 0: fromUnit(map, u, 0) };
@@ -91,7 +103,10 @@ export function valuesAt(map, x, y) {
   return { [horizontal]: fromUnit(map, u, horizontal), [vertical]: fromUnit(map, v, vertical) };
 }
 
-/** Return the nearest cell in a direction. Without a selected cell, return the cell in the middle. */
+/**
+ * Return the number of the nearest cell in a direction from the selected cell, or -1. Without a
+ * selected cell, returns the cell in the middle of the map.
+ */
 export function neighbour(map, [dx, dy]) {
   const from = map.selected >= 0 ? cellPosition(map, map.selected) : [0.5, 0.5];
   const middle = map.selected >= 0 ? -1 : cellAt(map, ...toCanvas(map, ...from, mapFrame(map)));
@@ -111,7 +126,7 @@ export function neighbour(map, [dx, dy]) {
 
 // ------------------------------------------------------------------------------------- view
 
-/** Zoom by a factor around a position on the canvas, or around its middle. */
+/** Zoom the map by a factor around a position on the canvas, or around the middle of the map. */
 export function zoomView(map, factor, x, y) {
   const f = mapFrame(map);
   const [u, v] = fromCanvas(map, x ?? f.left + f.width / 2, y ?? f.top + f.height / 2, f);
@@ -120,17 +135,17 @@ export function zoomView(map, factor, x, y) {
   setView(map, { zoom, x: u - (u - map.view.x) * change, y: v - (v - map.view.y) * change });
 }
 
-/** Move the view by pixels. */
+/** Move the visible part of the map by pixels. */
 export function moveView(map, dx, dy) {
   const f = mapFrame(map);
   const { zoom, x, y } = map.view;
   setView(map, { zoom, x: x - dx / f.width / zoom, y: y + dy / f.height / zoom });
 }
 
-/** Show the whole map. */
+/** Reset the view, so that the whole map is visible. */
 export const resetView = (map) => setView(map, { zoom: 1, x: 0, y: 0 });
 
-/** Move the view, if necessary, so that a cell is visible. */
+/** Move the visible part of the map, if necessary, so that a cell is visible. */
 export function bringIntoView(map, cell) {
   const [u, v] = cellPosition(map, cell);
   const size = 1 / map.view.zoom;
@@ -138,7 +153,7 @@ export function bringIntoView(map, cell) {
   setView(map, { ...map.view, x: centred(map.view.x, u), y: centred(map.view.y, v) });
 }
 
-/** Set the part of the unit square that is visible. It never exceeds the unit square. */
+/** Set the visible part of the map. The part never exceeds the unit square. */
 function setView(map, { zoom, x, y }) {
   const most = 1 - 1 / zoom;
   map.view = { zoom, x: Math.min(Math.max(x, 0), most), y: Math.min(Math.max(y, 0), most) };

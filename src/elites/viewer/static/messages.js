@@ -2,13 +2,16 @@
 
 import { $ } from "./dom.js";
 
-/** Show an error or a text, or hide the message if there is none. */
+/**
+ * Show the message of an error, or a text, at the bottom of the page. Hides the message if `error`
+ * is null.
+ */
 export function showMessage(error) {
   $("message").textContent = error ? String(error.message ?? error) : "";
   $("message").hidden = !error;
 }
 
-/** Run a function and show its error, if it throws one. */
+/** Run a function, and show the message of the error that the function throws, if any. */
 export async function attempt(task) {
   try {
     await task();

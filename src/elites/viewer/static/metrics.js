@@ -12,7 +12,7 @@ const titleOf = (name) =>
 
 export const curves = [0, 1, 2, 3].map((i) => createCurve($(`curve-${i}`)));
 
-/** Draw the learning curves of all seeds. */
+/** Draw the four learning curves of all seeds from the run's metrics. */
 export function showCurves() {
   const { metrics, allSeeds } = state;
   if (!metrics?.evaluations?.length) return;
@@ -28,7 +28,9 @@ export function showCurves() {
   });
 }
 
-/** Get the metrics of new iterations. Returns whether there were any. */
+/**
+ * Request the metrics of new iterations and add them to the state. Returns whether there were any.
+ */
 export async function updateMetrics() {
   if (exported && state.metrics) return false;
   const last = () => state.metrics?.iteration?.at(-1) ?? 0;
@@ -46,7 +48,10 @@ export async function updateMetrics() {
   return true;
 }
 
-/** Return the seed with the highest QD-score, or the first one without metrics. */
+/**
+ * Return the seed of the run with the highest last QD-score, or the first seed if there are no
+ * metrics.
+ */
 export async function bestSeed() {
   const { seeds } = state.run;
   if (seeds.length === 1) return seeds[0];

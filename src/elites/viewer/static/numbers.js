@@ -1,6 +1,6 @@
 // Numbers as text, ranges of numbers, and the ticks of axes.
 
-/** Return a number with a few digits, or a dash if there is none. */
+/** Return a number as text with a few digits, or a dash if the number is missing or not finite. */
 export function formatNumber(value, digits = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
@@ -10,13 +10,13 @@ export function formatNumber(value, digits = 4) {
   return String(Number(value.toPrecision(digits)));
 }
 
-/** Return several numbers, separated by commas, or a dash if there are none. */
+/** Return several numbers as text, separated by commas, or a dash if `values` is missing. */
 export const formatVector = (values) => (values ? values.map((v) => formatNumber(v)).join(", ") : "–");
 
-/** Return a share between 0 and 1 in percent. */
+/** Return a share between 0 and 1 as text in percent. */
 export const formatPercent = (share) => `${(100 * share).toFixed(1)} %`;
 
-/** Return the least and the greatest of some numbers, and [0, 1] if there are none. */
+/** Return [least, greatest] of some numbers, or [0, 1] if there are none. */
 export function extent(values) {
   let [low, high] = [Infinity, -Infinity];
   for (const v of values) {
@@ -27,7 +27,7 @@ export function extent(values) {
   return low <= high ? [low, high] : [0, 1];
 }
 
-/** Return about `count` round numbers between two numbers, each with its text. */
+/** Return the ticks of an axis from `low` to `high`: about `count` pairs [round number, text]. */
 export function ticks(low, high, count) {
   const rough = (high - low) / count;
   if (!(rough > 0)) return [[low, formatNumber(low)]];
@@ -42,7 +42,7 @@ export function ticks(low, high, count) {
   return result;
 }
 
-/** Return a number with as many digits as the distance between ticks requires. */
+/** Return a tick as text, with as many digits as the distance `step` between ticks requires. */
 function tickLabel(value, step) {
   const size = Math.abs(value);
   const [unit, suffix] = size >= 1e6 ? [1e6, "M"] : size >= 1e4 ? [1e3, "k"] : [1, ""];

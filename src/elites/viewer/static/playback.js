@@ -5,7 +5,9 @@ import { state } from "./state.js";
 
 const MAX_GAP = 0.25; // seconds that playback advances at most between two frames of the screen
 
-/** Show a frame of both recordings. It may lie between two recorded frames. */
+/**
+ * Show a frame of the recordings of elite and actor. `frame` may lie between two recorded frames.
+ */
 export function showFrame(frame) {
   const { playback, run, stages } = state;
   playback.frame = Math.min(Math.max(frame, 0), playback.frames - 1);
@@ -17,17 +19,17 @@ export function showFrame(frame) {
   for (const stage of Object.values(stages ?? {})) stage.showFrame(playback.frame);
 }
 
-/** Set the number of frames, and show the first one. */
+/** Set the number of frames of the playback, and show the first frame. */
 export function setFrames(frames) {
   state.playback.frames = frames;
   $("frame").max = frames - 1;
   showFrame(0);
 }
 
-/** Enable or disable the controls. */
+/** Enable or disable the controls of the playback. */
 export const enablePlayback = (enabled) => ($("frame").disabled = $("play").disabled = !enabled);
 
-/** Play from the current frame, or from the first one if the end is reached. */
+/** Play the recordings from the current frame, or from the first frame if the end is reached. */
 export function startPlayback() {
   const { playback } = state;
   if (playback.frame >= playback.frames - 1) showFrame(0);
@@ -37,14 +39,14 @@ export function startPlayback() {
   playback.request = requestAnimationFrame(advance);
 }
 
-/** Pause at the current frame. */
+/** Pause the playback at the current frame. */
 export function stopPlayback() {
   state.playback.playing = false;
   cancelAnimationFrame(state.playback.request);
   $("play").textContent = "Play";
 }
 
-/** Show the frame of the current time. */
+/** Show the frame of the playback at the time `now`, in milliseconds, and plan the next one. */
 function advance(now) {
   const { playback, run } = state;
   if (!playback.playing) return;

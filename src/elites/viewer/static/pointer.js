@@ -52,7 +52,7 @@ export function onGesture(canvas, { onDrag, onPinch, onClick }) {
   return () => pointers.size > 0 && !isClick;
 }
 
-/** Return the position of an event in CSS pixels of a canvas. */
+/** Return the position [x, y] of a pointer event in CSS pixels of a canvas. */
 export function positionOn(canvas, event) {
   const box = canvas.getBoundingClientRect();
   return [event.clientX - box.left, event.clientY - box.top];

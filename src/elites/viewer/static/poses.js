@@ -3,8 +3,10 @@
 import * as THREE from "./three/three.module.min.js";
 
 /**
- * Return the poses of a recording. `position(frame, body, vector)` and `rotation(frame, body, quaternion)` write
- * into their last argument. A frame between two recorded ones is interpolated, so that slow motion is smooth.
+ * Return the poses of a recording: its number of frames, and functions for the pose of a body.
+ * `position(frame, body, vector)` and `rotation(frame, body, quaternion)` write into their last
+ * argument and return it. A frame between two recorded ones is interpolated, so that slow motion is
+ * smooth.
  */
 export function unpackPoses(packed) {
   const bytes = Uint8Array.from(atob(packed.numbers), (c) => c.charCodeAt(0));

@@ -5,7 +5,8 @@ import { formatNumber, formatVector } from "./numbers.js";
 import { state } from "./state.js";
 
 /**
- * Show a recording of "elite" or "actor", or none if it is null. `reason` is shown when there is no recording.
+ * Show a recording with its title and numbers. `who` is "elite" or "actor". If `recording` is null,
+ * shows the text `reason` instead.
  */
 export function showRecording(who, recording, title, reason) {
   $(`${who}-title`).textContent = title;
@@ -18,7 +19,10 @@ export function showRecording(who, recording, title, reason) {
   $(`${who}-numbers`).replaceChildren(...elements);
 }
 
-/** Return names and values of the numbers below a stage. */
+/**
+ * Return the rows [name, value] of the table below a stage: fitness, descriptors, error and steps
+ * of a recording.
+ */
 function numbersOf(who, recording) {
   const { run } = state;
   const rows = [];
@@ -39,13 +43,16 @@ function numbersOf(who, recording) {
   return rows;
 }
 
-/** Explain why a recording differs from the evaluation. */
+/** Return a text that explains why a recording differs from the evaluation in training. */
 function roundingNote({ trained_on: device }) {
   if (device) return `Trained on ${device}. This recording was computed on the CPU, which rounds differently.`;
   return "This recording was rounded differently from the evaluation. Small differences grow in a robot's motion.";
 }
 
-/** Return the fitness of the actor at the descriptor of an elite, if the run was evaluated. */
+/**
+ * Return the evaluated fitness of the actor for the requested descriptor of an elite. Returns
+ * undefined if there is no such evaluation.
+ */
 function evaluatedFitness(requested) {
   const { archive } = state;
   if (!archive?.actor_fitness) return undefined;

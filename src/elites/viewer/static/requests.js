@@ -13,12 +13,18 @@ const sender = {
   pending: null, // AbortController of the latest rollout request
 };
 
-/** From now on, the server rejects requests if it shows another run. */
+/**
+ * Set the id of the run that the page shows. The server rejects requests with the id of another
+ * run.
+ */
 export const setRun = (id) => (sender.run = id);
 
 const address = (path, query) => (Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
 
-/** Return the data of an endpoint. Throws an Error with a message for the user. */
+/**
+ * Return the data of an endpoint of the server, or of the exported page. Throws an Error with a
+ * message for the user.
+ */
 export async function get(path, query = {}) {
   const { run } = sender;
   if (!exported) return fetchJson(address(path, run && path !== "/api/run" ? { ...query, run } : query));
@@ -26,7 +32,10 @@ export async function get(path, query = {}) {
   throw new Error("This is an exported page. It contains recordings of the marked cells only.");
 }
 
-/** Return the data of a rollout. It supersedes earlier requests that have no response yet. */
+/**
+ * Return the recordings of a rollout from an endpoint. Cancels the earlier request if it has no
+ * response yet.
+ */
 export async function getRollout(path, query) {
   if (exported) return get(path, query);
   cancelRollout();
@@ -36,7 +45,7 @@ export async function getRollout(path, query) {
   return fetchJson(address(path, { ...query, run, page, count }), sender.pending.signal);
 }
 
-/** Cancel the latest rollout request. */
+/** Cancel the latest request for a rollout. */
 export const cancelRollout = () => sender.pending?.abort();
 
 async function fetchJson(url, signal) {
@@ -51,7 +60,10 @@ async function fetchJson(url, signal) {
   return data;
 }
 
-/** Return the set of cells that an exported page can play. Null with a server, which plays all. */
+/**
+ * Return the set of cells of a seed and iteration that an exported page can play. Returns null with
+ * a server, which plays all.
+ */
 export function playableCells(seed, iteration) {
   if (!exported) return null;
   const cells = new Set();

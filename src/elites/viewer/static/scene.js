@@ -2,7 +2,10 @@
 
 import * as THREE from "./three/three.module.min.js";
 
-/** Add the robot and the scenery of a body model to the world. Returns one group per body. */
+/**
+ * Add the robot and the walls of a body model to the world, and return { bodies, scenery }.
+ * `bodies` has a group of meshes for each body, `scenery` the meshes of the walls.
+ */
 export function addBodies(world, scene, { core, limb, wall }) {
   const bodies = scene.bodies.map(() => new THREE.Group());
   const scenery = [];
@@ -21,7 +24,7 @@ export function addBodies(world, scene, { core, limb, wall }) {
   return { bodies, scenery };
 }
 
-/** Return the geometry of a collider, or null for the plane, which is drawn as the floor. */
+/** Return the geometry of a collision shape, or null for the plane, which is drawn as the floor. */
 function geometryOf({ kind, size }) {
   if (kind === "capsule") {
     const [radius, length] = size;
@@ -32,7 +35,10 @@ function geometryOf({ kind, size }) {
   return null;
 }
 
-/** Return a floor of squares in two colours. `width` is that of the floor, `side` that of a square. */
+/**
+ * Return the mesh of a floor of squares in two colours. `width` is that of the floor, `side` that
+ * of a square.
+ */
 export function createFloor(renderer, width, side, one, other) {
   const squares = 2 * Math.ceil(width / side / 2);
   const mixed = one.clone().lerp(other, 0.45);
@@ -49,7 +55,10 @@ export function createFloor(renderer, width, side, one, other) {
   return new THREE.Mesh(geometry, new THREE.MeshBasicMaterial({ map: texture }));
 }
 
-/** Return the path of the first body as a ribbon on the ground. Its width follows from the robot's size. */
+/**
+ * Return the mesh of a ribbon on the ground along the path of the first body. The width of the
+ * ribbon follows from the robot's size.
+ */
 export function createTrail(poses, robotSize) {
   const points = new Float32Array(poses.frames * 6);
   const [here, next, across] = [new THREE.Vector3(), new THREE.Vector3(), new THREE.Vector3(0, 1, 0)];
@@ -70,7 +79,9 @@ export function createTrail(poses, robotSize) {
   return new THREE.Mesh(geometry, new THREE.MeshBasicMaterial(options));
 }
 
-/** Return a ring on the ground. The radii are in units of the robot's size. */
+/**
+ * Return the mesh of a ring on the ground at (x, y). The radii are in units of the robot's size.
+ */
 export function createRing([x, y], outer, inner, robotSize) {
   const geometry = new THREE.RingGeometry(inner * robotSize, outer * robotSize, 40);
   const ring = new THREE.Mesh(geometry, new THREE.MeshBasicMaterial({ side: THREE.DoubleSide }));

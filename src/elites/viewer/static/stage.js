@@ -10,8 +10,9 @@ import { addBodies, createFloor, createRing, createTrail } from "./scene.js";
 const vector = new THREE.Vector3(); // for intermediate results
 
 /**
- * Create a stage on a canvas. `colour` names a colour of the style sheet. `onCamera` is called with the orbit when
- * the user turns the camera. Throws if the browser has no WebGL.
+ * Create a stage, which draws a recorded robot on a canvas, and return the functions that change
+ * the stage. `colour` names a colour of the style sheet. `onCamera` is called with the orbit when
+ * the user turns the camera. Throws an Error if the browser has no WebGL.
  */
 export function createStage(canvas, scene, colour, onCamera) {
   const stage = { ...createWorld(canvas, scene), canvas, colour, floor: null, ...unloaded(), mode: "follow",
@@ -40,9 +41,9 @@ export function createStage(canvas, scene, colour, onCamera) {
     showFrame: (frame) => update({ frame: stage.poses ? Math.min(frame, stage.poses.frames - 1) : 0 }),
     setCameraMode: (mode) => update({ mode }),
     setOrbit: (orbit) => update({ orbit }),
-    /** Return the box of the robot's path; it is empty without a recording. */
+    /** Return the bounding box of the robot's path. The box is empty without a recording. */
     pathBox: () => stage.pathBox.clone(),
-    /** Set the part of the world that the fixed camera shows. */
+    /** Set the box of the world that the fixed camera shows. */
     setFixedView(box) {
       const { robotSize } = stage;
       const radius = Math.max(box.getSize(vector).length() / 2 + robotSize, 2 * robotSize);
@@ -55,7 +56,9 @@ export function createStage(canvas, scene, colour, onCamera) {
   };
 }
 
-/** Return the renderer, the camera and the objects that stay for all recordings. */
+/**
+ * Return the parts of a stage that stay for all recordings: renderer, camera, materials and bodies.
+ */
 function createWorld(canvas, scene) {
   const renderer = new THREE.WebGLRenderer({ canvas, antialias: true, alpha: true });
   const world = new THREE.Scene();
@@ -77,7 +80,7 @@ function createWorld(canvas, scene) {
 /** Return the properties of a stage without a recording. */
 const unloaded = () => ({ poses: null, frame: 0, trail: null, rings: [], pathBox: new THREE.Box3() });
 
-/** Show a recording, or none if it is null. */
+/** Put a recording on a stage, or clear the stage if `recording` is null. */
 function loadRecording(stage, recording) {
   const { world, bodies } = stage;
   for (const part of [stage.trail, ...stage.rings]) {
@@ -105,7 +108,10 @@ function loadRecording(stage, recording) {
   }
 }
 
-/** Compute the size of the robot and the box of its path. */
+/**
+ * Compute the size of the stage's robot and the bounding box of the robot's path, and store both in
+ * the stage.
+ */
 function measure(stage) {
   const { poses, bodies, scenery, pathBox } = stage;
   const start = poses.position(0, 0, new THREE.Vector3()).clone();
@@ -122,7 +128,10 @@ function measure(stage) {
   for (const part of scenery) pathBox.expandByObject(part); // the fixed camera shows the walls too
 }
 
-/** Return whether descriptors are positions: the descriptors of the states then follow the first body. */
+/**
+ * Return whether the descriptors of a recording are positions: those of its states then follow the
+ * first body.
+ */
 function isPositionDescriptor({ poses, robotSize }, { path, requested, reached }) {
   if (!path || !reached || requested.length !== 2) return false;
   return [0, Math.floor(path.length / 2), path.length - 1].every((i) => {
@@ -131,7 +140,7 @@ function isPositionDescriptor({ poses, robotSize }, { path, requested, reached }
   });
 }
 
-/** Set the colours of all objects. */
+/** Set the colours of all objects on a stage from the current theme. */
 function paint(stage) {
   const { renderer, world, materials, robotSize } = stage;
   const [background, muted, border, own] = ["panel", "muted", "border", stage.colour]
@@ -151,7 +160,7 @@ function paint(stage) {
   for (const part of [stage.trail, ...stage.rings]) part?.material.color.copy(own);
 }
 
-/** Draw the current frame. */
+/** Draw the current frame of the recording on a stage. */
 function draw(stage) {
   const { renderer, world, camera, bodies, poses, frame, robotSize } = stage;
   fitCanvas(stage);
@@ -173,14 +182,17 @@ function draw(stage) {
   stage.canvas.dataset.frame = Math.floor(frame);
 }
 
-/** Return the target of the camera, and the radius of the part around it that must be visible. */
+/**
+ * Return the view of the camera { target, radius }. `radius` is that of the part around the target
+ * that must be visible.
+ */
 function currentView({ poses, mode, bodies, robotSize, fixedView }) {
   if (!poses) return { target: new THREE.Vector3(), radius: 1.8 * robotSize };
   if (mode === "follow") return { target: bodies[0].position, radius: 1.8 * robotSize };
   return { target: fixedView.target, radius: fixedView.radius * 1.25 };
 }
 
-/** Adapt the resolution and the aspect ratio to the size of the canvas. */
+/** Adapt the resolution of a stage and the aspect ratio of its camera to the size of the canvas. */
 function fitCanvas({ renderer, camera, canvas }) {
   const box = canvas.getBoundingClientRect();
   const [width, height] = [Math.max(Math.round(box.width), 1), Math.max(Math.round(box.height), 1)];

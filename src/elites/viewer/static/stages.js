@@ -6,7 +6,7 @@ import { state } from "./state.js";
 
 const STAGES = ["elite", "actor"];
 
-/** Create both stages. Their cameras turn together. */
+/** Create the stages of elite and actor. The cameras of the two turn together. */
 export function buildStages() {
   if (state.stages) return;
   const { run } = state;

@@ -17,13 +17,13 @@ export const state = {
   rollouts: 0, // number of rollouts requested so far; responses to earlier ones are dropped
 };
 
-/** Return the chosen seed. */
+/** Return the number of the seed that the user chose. */
 export const seed = () => Number($("seed").value);
 
-/** Return the chosen iteration. */
+/** Return the number of the iteration that the user chose. */
 export const iteration = () => state.run.iterations[Number($("iteration").value)];
 
-/** Return the name of a descriptor axis with its unit. */
+/** Return a text with the name of descriptor axis `i` and its unit in brackets, if any. */
 export const axisLabel = (i) => {
   const { name, unit } = state.run.axes[i];
   return unit ? `${name} (${unit})` : name;

@@ -35,7 +35,10 @@ function selectIfAny(cell) {
   if (cell >= 0) selectCell(cell);
 }
 
-/** Return whether the policies of the chosen iteration can be played. Otherwise say why not. */
+/**
+ * Return whether the policies of the chosen iteration can be played. Shows a message if they
+ * cannot.
+ */
 function canPlay() {
   const { kept } = state.run;
   if (kept.includes(iteration())) return true;
@@ -61,7 +64,10 @@ export async function requestDescriptor() {
     (chosen) => getRollout("/api/request", { ...chosen, descriptor: descriptor.join(",") }));
 }
 
-/** Get two recordings and play them. The titles are those of the two stages. */
+/**
+ * Request the recordings of elite and actor by `getRecordings(chosen)`, and play them. `what` names
+ * them in the heading. `actorTitle` and `elitePrefix` are for the titles of the stages.
+ */
 async function play(what, actorTitle, elitePrefix, getRecordings) {
   interrupt(); // the last recording stays visible, but faded, until the next one is there
   const count = state.rollouts;
@@ -110,7 +116,7 @@ function showRecordings({ elite, actor }, titles, chosen) {
   if (top > innerHeight || bottom < 0) $("watch-panel").scrollIntoView({ behavior: "smooth" });
 }
 
-/** Stop the playback, and drop the response to the latest request if it is still to come. */
+/** Stop the playback. Drops the response to the latest request if the response is still to come. */
 function interrupt() {
   state.rollouts++;
   cancelRollout();
@@ -120,7 +126,7 @@ function interrupt() {
   enablePlayback(false);
 }
 
-/** Stop the playback and remove both recordings. */
+/** Stop the playback and remove the recordings of elite and actor from their stages. */
 export function clearStages() {
   interrupt();
   showRecording("elite", null, "Elite", "");
