@@ -216,7 +216,9 @@ def test_a_checkpoint_of_another_run_is_refused(run):
     assert "hp.iso_sigma is 0.005, not 0.5" in line
 
 
-@pytest.mark.parametrize(("version", "words"), [(99, "upgrade"), (0, "no longer reads")])
+@pytest.mark.parametrize(
+    ("version", "words"), [(99, "install a newer version"), (0, "no longer reads")]
+)
 def test_checkpoints_of_other_formats(run, version, words):
     for path in checkpoint.complete(run / "checkpoints"):
         edit_json(path / "manifest.json", lambda manifest: manifest.update(format=version))

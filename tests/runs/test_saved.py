@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import elites
 from elites.core import catalogue
@@ -38,6 +39,10 @@ def test_the_actor_of_qd_pg_is_that_of_quality(tmp_path):
     stored = arrays(newest(run))
     np.testing.assert_array_equal(elites.load(run).actors, stored["learners.quality.actor"])
     assert (stored["learners.quality.actor"] != stored["learners.diversity.actor"]).any()
+    succeed("export", run, tmp_path / "actor.safetensors", "--actor")
+    exported = load_file(tmp_path / "actor.safetensors")
+    first = exported["layers.0.kernel"].reshape(-1)
+    np.testing.assert_array_equal(first, stored["learners.quality.actor"][0, : len(first)])
 
 
 def test_evaluate_finds_what_training_found(conditioned, tmp_path):

@@ -59,6 +59,11 @@ def _point(dimensions: int) -> Task:
     return Task(f"point_{dimensions}", dimensions, dimensions, 5, low, high, reset, step)
 
 
+def plane() -> Task:
+    """Return a task with two axes, the second ten times as long as the first."""
+    return _point(2)
+
+
 def line() -> Task:
     return _point(1)
 

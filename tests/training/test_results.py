@@ -129,6 +129,12 @@ def test_an_archive_of_another_algorithm_is_not_shown_as_empty(run, origin):
     assert foreign[-1].origin in run.algorithm.origins
 
 
+def test_a_rollout_of_something_else_is_refused(run):
+    for other in (0, dataclasses.replace(run.archive[0], policy=np.zeros(3))):
+        with pytest.raises(ValueError, match=r"rollout takes an elite with \d+ parameters"):
+            run.rollout(other)
+
+
 def test_actor_takes_descriptors_in_task_units():
     """The same place asked in the units of two boxes gives the same action."""
     actions = {}

@@ -469,6 +469,33 @@ def test_other_dimensions_and_tasks_without_a_body(tmp_path, scene, size):
         assert errors(complaints) == []
 
 
+def test_a_click_finds_the_cell_of_unequal_ranges(tmp_path):
+    """A click between two centroids plays the elite of the cell that is drawn there."""
+    path = tmp_path / "run"
+    succeed("train", f"{SCENES}:plane", "me", *SMOKE, "--evaluations", 320, "--output", path)
+    with serving(path) as server, browsing() as (page, _, complaints):
+        page.goto(server.address)
+        ready(page)
+        about, cells = server.json("/api/run"), server.json("/api/cells")
+        archive = server.json(f"/api/archive?iteration={about['iterations'][-1]}&seed=0")
+        low, high = np.array(about["low"]), np.array(about["high"])
+        centroids = (np.array(cells["centroids"]) - low) / (high - low)
+        for share in np.random.default_rng(0).uniform(0.05, 0.95, (1000, 2)):
+            away = centroids - share
+            cell = int(np.square(away).sum(axis=1).argmin())
+            in_task_units = int(np.square(away * (high - low)).sum(axis=1).argmin())
+            if cell != in_task_units and archive["fitness"][cell] is not None:
+                break
+        else:
+            raise AssertionError("no position tells the two distances apart")
+        click_map(page, tuple(share))
+        page.wait_for_function(
+            "title => document.getElementById('elite-title').textContent === title",
+            arg=f"Elite of cell {cell}",
+        )
+        assert errors(complaints) == []
+
+
 def test_an_algorithm_without_a_distilled_policy_says_so(tmp_path):
     path = tmp_path / "run"
     succeed("train", "point_omni", "me", *SMOKE, "--evaluations", 96, "--output", path)

@@ -16,7 +16,10 @@ Weights = tuple[float, ...]  # [D]
 
 
 def weights_of(ranges: tuple[float, ...]) -> Weights:
-    """Return the weight of each axis of a box with these extents: 1 for the longest axis."""
+    """Return the weight of each axis: the longest of the extents `ranges`, divided by its own.
+
+    Differences times these weights count all axes alike.
+    """
     longest = max(ranges)
     return tuple(float(np.float32(longest / extent)) for extent in ranges)
 

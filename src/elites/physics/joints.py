@@ -40,9 +40,9 @@ class Hinge(NamedTuple):
 
 
 def hinge(joints: Joints, parent: Bodies, child: Bodies) -> Hinge:
-    """Return the axes and the angle [J, n] of every joint.
+    """Return the axes [J, n, 3], in world coordinates, and the angle [J, n] of every joint.
 
-    `parent` and `child` are the bodies of each joint, [J, n].
+    `parent` and `child` are the states of the two bodies of each joint, for n robots.
     """
     parent_frame, child_frame = r.matrix(parent.rot), r.matrix(child.rot)
     axis = r.apply(parent_frame, joints.parent_axis)

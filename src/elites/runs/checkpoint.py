@@ -287,7 +287,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if version > FORMAT:
         raise UnsuitableError(
             f"{path}: written in format {version} by a newer elites, this one reads up to "
-            f"{FORMAT}: upgrade with pip install --upgrade elites"
+            f"{FORMAT}: install a newer version of elites"
         )
     if version < FORMAT:
         raise UnsuitableError(

@@ -128,7 +128,7 @@ class Config:
         if version > FORMAT:
             raise ValueError(
                 f"{where}: format {version} was written by a newer elites, this one reads up to "
-                f"{FORMAT}: upgrade with pip install --upgrade elites"
+                f"{FORMAT}: install a newer version of elites"
             )
         if version < 1:
             raise ValueError(f"{where}: format {version} is not known; formats begin with 1")
@@ -147,12 +147,20 @@ class Config:
         given = data.get("hp")
         if not isinstance(given, dict):
             raise ValueError(f"{where}: 'hp' must be a table of hyperparameters")
+        defaults = {name: getattr(Hyperparameters(), name) for name in _ADDED}
+        given = {**defaults, **given}
         _refuse_strangers(where, "hp.", given, Hyperparameters)
         try:
             return cls(**values, hp=Hyperparameters.of(given))
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
 
+
+_ADDED: tuple[str, ...] = ()
+"""Hyperparameters that were added after version 0.1.0.
+
+A run that was saved before has their defaults, which leave its results as they were.
+"""
 
 _BOUNDS = {  # lowest, highest
     "seeds": (1, 10_000),

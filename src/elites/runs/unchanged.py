@@ -128,9 +128,10 @@ def _recorded(run: RunDirectory) -> dict[str, Any]:
 
 
 def _fingerprint(before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fingerprints recorded among the facts `before`, keyed `task` and `algorithm`.
+    """Return the recorded digests of code, keyed `task` and `algorithm`.
 
-    A run of an older version has none.
+    `before` are the contents of `resolved.json`. Returns an empty dictionary for runs of older
+    versions, which recorded none.
     """
     recorded = before.get(FINGERPRINT)
     if not isinstance(recorded, dict):

@@ -31,8 +31,14 @@ ARCHIVE_METRICS = (
     ("coverage", "coverage in %"),
     ("max_fitness", "maximum fitness"),
 )
-FINAL_METRICS = (*ARCHIVE_METRICS, *((n, t) for n, t in evaluation.METRICS if n.startswith("actor_")
-                                     or n == "descriptor_error"))  # fmt: skip
+FINAL_METRICS = (
+    *ARCHIVE_METRICS,
+    *(
+        (name, f"{title}, in %" if name.endswith("coverage") else title)
+        for name, title in evaluation.METRICS
+        if name.startswith("actor_") or name == "descriptor_error"
+    ),
+)
 AXES = (
     ("evaluations", "evaluations"),
     ("env_steps", "environment steps"),

@@ -119,7 +119,10 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
     """
 
     def refusal(what: str, *words: str) -> ValueError:
-        """Return a ValueError that says what is wrong, and in which line one of the words is."""
+        """Return a ValueError about a mistake in the plan.
+
+        It names the line of the plan that has one of the `words`, if there is one.
+        """
         line = _line_of(text, words) if text else None
         return ValueError(f"{where}{f', line {line}' if line else ''}: {what}")
 

@@ -295,7 +295,7 @@ def _final_table(point: Point) -> str:
     ]
     rows = []
     for metric, title in FINAL_METRICS:
-        factor = 100.0 if metric == "coverage" else 1.0
+        factor = 100.0 if metric.endswith("coverage") else 1.0
         for label, values in point.values.get(metric, {}).items():
             s = statistics.summary(factor * values)
             rows.append(

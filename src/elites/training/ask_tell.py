@@ -33,7 +33,7 @@ from elites.core.types import Array, Evaluation, Problem, Request
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training import searches
-from elites.training.builders import build_algorithm
+from elites.training.builders import Builder, build_algorithm, hyperparameters_of
 from elites.training.episodes import Episode, numbers, transitions
 from elites.training.loop import checked_seeds
 from elites.training.results import Elites, named
@@ -373,22 +373,26 @@ class AskTell(Generic[S]):
 
 def ask_tell(
     task: str | Task | ExternalTask,
-    algorithm: str | Algorithm = "dcg_me",
+    algorithm: str | Builder | Algorithm = "dcg_me",
     *,
     seed: int = 0,
+    preset: str = "paper",
+    hp: Hyperparameters | None = None,
     **hyperparameters: Value,
 ) -> AskTell:
     """Return a new search whose policies are evaluated outside of elites.
 
     `task` gives sizes and bounds: a name, a `Task`, or an `ExternalTask` record of your own robot.
-    Further arguments are fields of `Hyperparameters`.
+    `algorithm`, `preset`, `hp` and further arguments are those of `elites.build`. An algorithm that
+    is built already may be given too.
     """
     if isinstance(task, str):
         task = tasks.make(task)
     on = task.problem() if isinstance(task, ExternalTask) else problem(task)
-    if isinstance(algorithm, str):
-        algorithm = build_algorithm(algorithm, on, Hyperparameters.of(hyperparameters))
-    elif hyperparameters:
+    if not isinstance(algorithm, Algorithm):
+        values = hyperparameters_of(preset, hp, hyperparameters, arguments=("seed", "preset", "hp"))
+        algorithm = build_algorithm(algorithm, on, values)
+    elif hyperparameters or hp is not None:
         raise ValueError("an algorithm that is built already takes no hyperparameters")
     if dataclasses.replace(algorithm.problem, rollout=on.rollout) != on:
         raise ValueError(

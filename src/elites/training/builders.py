@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from elites import references
+from elites import presets, references
 from elites.core import algorithms, catalogue
 from elites.core.algorithm import Algorithm
-from elites.core.hyperparameters import Hyperparameters
+from elites.core.hyperparameters import Hyperparameters, Value
 from elites.core.types import Problem
 
 Builder = Callable[[Problem, Hyperparameters], Algorithm]  # an algorithm of your own
+
+
+def hyperparameters_of(
+    preset: str,
+    hp: Hyperparameters | None,
+    given: Mapping[str, Value],
+    arguments: tuple[str, ...] = (),
+) -> Hyperparameters:
+    """Return the hyperparameters of a preset or of the record `hp`, with the `given` ones replaced.
+
+    Raises a ValueError for names that do not exist. `arguments` are further names to suggest.
+    """
+    if hp is not None and not isinstance(hp, Hyperparameters):
+        raise ValueError(
+            f"hp must be an elites.Hyperparameters record, got {references.kind(hp)}. Give single "
+            "values by name, such as cells=256"
+        )
+    Hyperparameters.of(given, arguments=arguments)
+    base = presets.get(preset).hp if hp is None else hp
+    return Hyperparameters.of({**vars(base), **given})
 
 
 def build_algorithm(algorithm: str | Builder, on: Problem, hp: Hyperparameters) -> Algorithm:

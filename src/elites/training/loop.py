@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import SupportsIndex
 
@@ -23,7 +23,7 @@ from elites.core.hyperparameters import Hyperparameters, Value
 from elites.tasks import checking
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
-from elites.training.builders import Builder, build_algorithm
+from elites.training.builders import Builder, build_algorithm, hyperparameters_of
 from elites.training.progress import Progress, can_overwrite
 from elites.training.results import Run, Source, named
 from elites.training.seeds import Batched, iteration_keys, seed_keys
@@ -51,7 +51,7 @@ def build(
     Hyperparameters are those of the preset (paper, demo or smoke). A record `hp` replaces all of
     them, and those given by name replace single ones.
     """
-    return _build(_task_of(task), algorithm, _hyperparameters(preset, hp, hyperparameters))
+    return _build(_task_of(task), algorithm, hyperparameters_of(preset, hp, hyperparameters))
 
 
 def train(
@@ -83,7 +83,7 @@ def train(
     KeyboardInterrupt whose attribute `run` is the run so far. A second Ctrl-C raises at once.
     """
     _check_names(hyperparameters)
-    on, values = _task_of(task), _hyperparameters(preset, hp, hyperparameters)
+    on, values = _task_of(task), hyperparameters_of(preset, hp, hyperparameters)
     checking.check_own(on)
     budget = presets.get(preset).evaluations if evaluations is None else evaluations
     source = Source(values, budget, preset, on, task, algorithm)
@@ -125,7 +125,7 @@ def _train(
     progress: bool | Callback | None,
     callback: Callback | Sequence[Callback],
 ) -> Run[S]:
-    seeds = checked_seeds(seeds if isinstance(seeds, Sequence) else _first_seeds(seeds))
+    seeds = checked_seeds(list(seeds) if isinstance(seeds, Iterable) else _first_seeds(seeds))
     total = iterations_for(algorithm, source.evaluations)
     callbacks = _callbacks(progress, callback)
     history: list[dict[str, np.ndarray]] = []
@@ -187,6 +187,8 @@ def _callbacks(
     """
     found = list(callback) if isinstance(callback, Sequence) else [callback]
     if progress is not None and not isinstance(progress, bool):
+        if not callable(progress):
+            raise ValueError(f"progress must be True, False or a function, got {progress!r}")
         found.insert(0, progress)
     for function in found:
         if not callable(function):
@@ -221,13 +223,6 @@ def _task_of(task: str | Task | Callable[[], Task]) -> Task:
             f"a task is a name, a Task or a function that returns one, got {references.kind(made)}"
         )
     return made
-
-
-def _hyperparameters(
-    preset: str, hp: Hyperparameters | None, given: Mapping[str, Value]
-) -> Hyperparameters:
-    base = presets.get(preset).hp if hp is None else hp
-    return Hyperparameters.of({**vars(base), **given})
 
 
 def _build(task: Task, algorithm: str | Builder, hp: Hyperparameters) -> Algorithm:
@@ -277,6 +272,8 @@ def iterations_for(algorithm: Algorithm, evaluations: int) -> int:
 
 
 def _integer(name: str, value: SupportsIndex) -> int:
+    if isinstance(value, bool):
+        raise ValueError(f"{name} must be a whole number, got {value!r}")
     try:
         return operator.index(value)
     except TypeError:

@@ -326,6 +326,11 @@ class Run(Generic[S]):
         deterministic task and the same kind of device, the result equals the archive's entry to the
         bit.
         """
+        if not isinstance(elite, Elite) or elite.policy.shape != (self.algorithm.policy.size,):
+            raise ValueError(
+                f"rollout takes an elite with {self.algorithm.policy.size} parameters, one of this "
+                f"run's archives; got {elite!r}"
+            )
         shape = (len(self.seeds), self.algorithm.batch)
         policies = jnp.broadcast_to(jnp.asarray(elite.policy), (*shape, len(elite.policy)))
         keys = reevaluation_keys(seed_keys(self.seeds))

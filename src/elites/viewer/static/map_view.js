@@ -74,11 +74,10 @@ export function cellAt(map, x, y) {
   if (!map.cells || !map.archive || !isInFrame(map, x, y)) return -1;
   const f = mapFrame(map);
   const [u, v] = fromCanvas(map, x, y, f);
-  // The distance to a centroid is measured in the units of the task, as the archive does: only then is
-  // the nearest centroid that of the cell. The distance to a point is measured in pixels.
+  // The distance to a centroid is relative to the ranges, as in the archive: only then is the nearest
+  // centroid that of the cell. The distance to a point is measured in pixels.
   const points = descriptorSize(map) > 2;
-  const [width, height] =
-    descriptorSize(map) === 1 ? [1, 0] : map.axes.map((axis) => map.run.high[axis] - map.run.low[axis]);
+  const height = descriptorSize(map) === 1 ? 0 : 1;
   let [best, nearest] = [-1, points ? POINT_DISTANCE ** 2 : Infinity];
   for (let cell = 0; cell < map.cells.centroids.length; cell++) {
     if (points && !isFilled(map, cell)) continue;
@@ -86,7 +85,7 @@ export function cellAt(map, x, y) {
     const [px, py] = toCanvas(map, ...position, f);
     const distance = points
       ? (px - x) ** 2 + (py - y) ** 2
-      : ((position[0] - u) * width) ** 2 + ((position[1] - v) * height) ** 2;
+      : (position[0] - u) ** 2 + ((position[1] - v) * height) ** 2;
     if (distance < nearest) [best, nearest] = [cell, distance];
   }
   return best;
