@@ -8,11 +8,13 @@ NEWEST := build/venv-newest
 PYTHON ?= python3 python3.13 python3.12 python3.11 python3.14 python $(wildcard $(HOME)/.pyenv/versions/*/bin/python3)
 PROBE := import ensurepip, sys, venv; print(100 * sys.version_info[0] + sys.version_info[1])
 
-.PHONY: help test demo lint format bench test-oldest test-newest clean
+.PHONY: help test test-fast demo docs lint format bench test-oldest test-newest clean
 
 help:
 	@echo 'make demo         train DCG-MAP-Elites on a walking robot, in a few minutes, and draw it'
 	@echo 'make test         ruff, pyright and all tests'
+	@echo 'make docs         build the documentation in build/site, without a network'
+	@echo 'make test-fast    the tests without the files that take longest, in about a minute'
 	@echo 'make lint         ruff and pyright alone'
 	@echo 'make format       let ruff rewrite the files'
 	@echo 'make bench        speed of the physics; options in ARGS="--repeat 5"'
@@ -24,8 +26,16 @@ test: lint
 	$(BIN)/pytest
 	@$(pyright_starts) || $(left_out)
 
+test-fast: .venv/installed
+	$(BIN)/pytest --fast
+
 demo: .venv/installed
 	@$(BIN)/elites demo
+
+docs: .venv/installed
+	$(BIN)/python docs/site/commands.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo 'open build/site/index.html; for the search, serve it: $(BIN)/python -m http.server -d build/site'
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -50,11 +50,14 @@ def main() -> None:
 def table(runs: dict[str, Curves], iteration: int) -> None:
     scores = {}
     for name, seeds in runs.items():
-        rows = [seeds[seed] for seed in sorted(seeds) if len(seeds[seed]["seed"]) >= iteration]
+        rows = [seeds[seed] for seed in sorted(seeds) if iteration in seeds[seed]["iteration"]]
         if not rows:
             continue
-        scores[name] = np.array([curves["qd_score"][iteration - 1] for curves in rows])
-        coverage = np.array([curves["coverage"][iteration - 1] for curves in rows])
+        at = [curves["iteration"] == iteration for curves in rows]
+        scores[name], coverage = (
+            np.concatenate([curves[m][row] for curves, row in zip(rows, at, strict=True)])
+            for m in ("qd_score", "coverage")
+        )
         values = ", ".join(f"{score / 1e5:.2f}" for score in scores[name])
         print(
             f"{iteration:5} {name:7} QD-score {scores[name].mean():.3g} ({values} e5), "
@@ -75,8 +78,13 @@ def figure(runs: dict[str, Curves], path: Path) -> None:
         for i, curves in enumerate(seeds.values()):
             label = f"{name}, {len(seeds)} seeds" if i == 0 else None
             for axis, metric, scale in ((axes[0], "qd_score", 1e-5), (axes[1], "coverage", 100)):
-                x = np.arange(1, len(curves[metric]) + 1)
-                axis.plot(x, scale * curves[metric], color=COLOURS[name], lw=0.9, label=label)
+                axis.plot(
+                    curves["iteration"],
+                    scale * curves[metric],
+                    color=COLOURS[name],
+                    lw=0.9,
+                    label=label,
+                )
     for name, style in (("dcg_me", "-"), ("pga_me", "--")):
         if name not in runs:
             continue

@@ -23,7 +23,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 SCRUB = """async () => {
-  const slider = document.getElementById("time");
+  const slider = document.getElementById("iteration");
   const times = [];
   let last = performance.now();
   for (let k = 0; k < 120; k++) {

@@ -38,7 +38,8 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
-# The files that take longest begin first, so that no worker is left alone with one at the end.
+# The files that take longest. They begin first, so that no worker is left alone with one.
+# `make test-fast` leaves them out.
 LONGEST = (
     "test_kills.py",
     "test_algorithms.py",
@@ -61,9 +62,17 @@ LONGEST = (
 )
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--fast", action="store_true", help="leave out the files that take longest")
+
+
+def pytest_collection_modifyitems(config, items):
     order = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
+    if config.getoption("--fast"):
+        left_out = [item for item in items if item.path.name in order]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.path.name not in order]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Numbers that people read."""
+"""Text for people."""
 
 import pytest
 
@@ -27,5 +27,31 @@ def test_counted_things():
     assert words.counted(8, "seed") == "8 seeds"
 
 
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([], ""),
+        ([4], "4"),
+        ([7, 5, 4, 6], "4 to 7"),
+        ([4, 5, 6, 7, 9], "4 to 7 and 9"),
+        ([1, 3, 5, 7], "1, 3, 5 and 7"),
+        ([1, 3, 5, 7, 9, 10], "1, 3, 5, 7 and 2 more"),
+    ],
+)
+def test_many_numbers_are_few_ranges(numbers, text):
+    assert words.spans(numbers) == text
+
+
 def test_columns_are_aligned():
     assert words.columns([["a", "1"], ["bcd", "100"]], right=(1,)) == ["a      1", "bcd  100"]
+
+
+def test_a_text_is_cut_between_words():
+    text = "me-0  running  1234/3906, 3 min 20 s left"
+    assert words.shortened(text, len(text)) == text
+    for width in range(5, len(text)):
+        cut = words.shortened(text, width)
+        assert len(cut) <= width
+        assert cut.endswith("…")
+        assert text.startswith(cut.removesuffix("…"))
+        assert text[len(cut) - 1] == " " or " " not in text[:width]

@@ -18,7 +18,7 @@ from elites.core.hyperparameters import Hyperparameters
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-    """Values for everything that is not given."""
+    """Default values of a training run, for everything that the user does not give."""
 
     evaluations: int = 1_000_000
     """Budget: policies evaluated for a seed."""
@@ -71,12 +71,12 @@ _PRESETS = {
 
 
 def names() -> list[str]:
-    """Return the names of the presets."""
+    """Return the names of the presets: paper, demo and smoke."""
     return list(_PRESETS)
 
 
 def get(name: str) -> Preset:
-    """Return a preset, or raise a ValueError that lists the known ones."""
+    """Return the preset with this name, or raise a ValueError that lists the known names."""
     if name not in _PRESETS:
         raise ValueError(
             f"unknown preset '{name}'.{suggestion(name, _PRESETS)} Known: {', '.join(_PRESETS)}"

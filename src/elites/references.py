@@ -18,14 +18,18 @@ from typing import Any
 
 
 def is_reference(name: str) -> bool:
-    """Return whether a name is meant as FILE.py:FUNCTION."""
+    """Return whether a name is a reference, FILE.py:FUNCTION, by its colon.
+
+    The file is not read.
+    """
     return ":" in name
 
 
 def check(kind: str, name: str) -> str:
-    """Return the reference, or raise a ValueError if its form is wrong or the file is missing.
+    """Return the reference FILE.py:FUNCTION unchanged, or raise a ValueError.
 
-    `kind` says in messages what the function makes: a task, an algorithm.
+    It raises if the form is wrong or the file is missing. `kind` says in messages what the function
+    makes: a task, an algorithm.
     """
     where, _, function = name.rpartition(":")
     if not where.endswith(".py") or not function.isidentifier():
@@ -37,25 +41,34 @@ def check(kind: str, name: str) -> str:
 
 
 def absolute(name: str) -> str:
-    """Return the reference with the full path of its file. Other names are returned as they are."""
+    """Return a reference FILE.py:FUNCTION with the full path of its file.
+
+    Other names are returned unchanged.
+    """
     where, colon, function = name.rpartition(":")
     return f"{Path(where).resolve()}:{function}" if colon else name
 
 
 def short_name(name: str) -> str:
-    """Return the function of a reference, to name files after it. Other names are returned."""
+    """Return the function's name in a reference FILE.py:FUNCTION, to name files after it.
+
+    Other names are returned unchanged.
+    """
     return name.rpartition(":")[2]
 
 
 def load(name: str) -> Any:
-    """Return what a reference stands for, or None. Its file runs once in a process."""
+    """Return the object that a reference FILE.py:FUNCTION names, or None if the file has none.
+
+    The file runs once in a process.
+    """
     where, _, function = absolute(name).rpartition(":")
     return getattr(_module(where), function, None)
 
 
 @functools.cache
 def _module(where: str) -> ModuleType:
-    """Run a file as a module. Two files of the same name are two modules."""
+    """Run a Python file and return it as a module. Two files of the same name are two modules."""
     number = hashlib.sha256(where.encode()).hexdigest()[:8]
     spec = importlib.util.spec_from_file_location(f"elites_own_{Path(where).stem}_{number}", where)
     assert spec is not None
@@ -71,7 +84,10 @@ def _module(where: str) -> ModuleType:
 
 
 def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function that a reference stands for. Its errors become a ValueError that names it."""
+    """Return the result of calling the function that a reference FILE.py:FUNCTION names.
+
+    `name` is the reference. Errors of the function become a ValueError that names it.
+    """
     try:
         return function(*arguments)
     except ValueError:
@@ -82,15 +98,16 @@ def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def kind(value: Any) -> str:
-    """Say in a message what a value is: an int, a Task, None."""
+    """Return the type of a value as words for a message: "an int", "a Task", "None"."""
     name = type(value).__name__
     return "None" if value is None else f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def of(function: Callable[..., Any]) -> str | None:
-    """Return the reference to a function, or None if it cannot be found again by one.
+    """Return the reference FILE.py:FUNCTION to a function, or None if there is none.
 
-    It must be at the top level of a module, under its own name, and the module must be a file.
+    A function has one if it is at the top level of a module, under its own name, and the module is
+    a file.
     """
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     name = getattr(function, "__qualname__", "")
@@ -106,7 +123,10 @@ def of(function: Callable[..., Any]) -> str | None:
 
 
 def lasting(kind: str, function: Any) -> str:
-    """Return the reference to a function, or raise a ValueError if there is none. See `of`."""
+    """Return the reference FILE.py:FUNCTION to a function, or raise a ValueError if there is none.
+
+    `kind` says in the message what the function makes. `of` says which functions have a reference.
+    """
     reference = of(function)
     if reference is None:
         name = getattr(function, "__qualname__", repr(function))

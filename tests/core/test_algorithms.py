@@ -17,7 +17,7 @@ import pytest
 import elites
 import small
 from elites import tasks, training
-from elites.core import catalogue
+from elites.core import catalogue, counter
 from elites.core.algorithms import ALGORITHMS
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
@@ -153,11 +153,11 @@ def test_nothing_is_evaluated_before_the_start(name):
     state = jax.jit(algorithm.init)(jax.random.key(0), algorithm.centroids())
     assert not np.isfinite(state.archive.fitness).any()
     assert int(state.iteration) == -1
-    assert int(state.evaluations) == int(state.env_steps) == int(state.rejected) == 0
+    assert int(state.evaluations) == counter.value(state.env_steps) == int(state.rejected) == 0
     started = trained(name)[0][0]
     assert (started.iteration == 0).all()
     assert (started.evaluations == algorithm.initial_evaluations).all()
-    assert (started.env_steps > 0).all()
+    assert (counter.value(started.env_steps) > 0).all()
     assert set(started.archive.origin.flat) == {-1, 0}  # empty, or initial
 
 

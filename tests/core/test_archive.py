@@ -5,6 +5,8 @@ goes to the cell of the nearest centroid. The fittest candidate of a batch in a 
 of equals, replaces the cell's elite only if it is strictly fitter.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,12 +17,13 @@ from scipy.spatial import cKDTree
 
 from elites.core import archive as archives
 from elites.core import centroids as voronoi
+from elites.core import distances
 
 NAN, INF = np.nan, np.inf
 CENTROIDS = np.float32([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.5, -1.0]])
 POLICY_SIZE, BATCH = 3, 6
 
-add = jax.jit(archives.add)
+add = jax.jit(functools.partial(archives.add, weights=(1.0, 1.0)))
 sample = jax.jit(archives.sample, static_argnums=2)
 
 
@@ -165,14 +168,24 @@ def test_a_descriptor_that_is_no_place_enters_no_cell(descriptor):
 # ------------------------------------------------------------------------------------------ cells
 
 
-@pytest.mark.parametrize("dimensions", [1, 2, 3])
-def test_cells_are_the_nearest_centroids(dimensions):
-    low, high = (-30.0,) * dimensions, (30.0,) * dimensions
-    centroids = voronoi.box_centroids(low, high, {1: 32, 2: 64, 3: 50}[dimensions])
-    points = np.random.default_rng(1).uniform(-40, 40, (5000, dimensions)).astype(np.float32)
-    cells = np.asarray(archives.nearest_rows(centroids, jnp.asarray(points)))
-    distance, nearest = cKDTree(np.float64(centroids)).query(np.float64(points), k=2)
-    clear = distance[:, 1] - distance[:, 0] > 1e-4  # nearer ones are ties in 32 bits
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        ((-30.0,), (30.0,)),
+        ((-30.0, -30.0), (30.0, 30.0)),
+        ((-1.0, 0.0), (1.0, 20.0)),
+        ((-2.0, 0.0, -300.0), (2.0, 1.0, 300.0)),
+    ],
+)
+def test_cells_are_the_nearest_centroids_relative_to_the_ranges(low, high):
+    centroids = voronoi.box_centroids(low, high, 64)
+    points = np.random.default_rng(1).uniform(low, high, (5000, len(low))).astype(np.float32)
+    archive = archives.empty(centroids, POLICY_SIZE)
+    ranges = np.subtract(high, low)
+    weights = distances.weights_of(tuple(ranges))
+    cells = np.asarray(archives.cell_of(archive, jnp.asarray(points), weights))
+    distance, nearest = cKDTree(np.asarray(centroids) / ranges).query(points / ranges, k=2)
+    clear = distance[:, 1] - distance[:, 0] > 1e-6  # nearer ones are ties in 32 bits
     assert clear.mean() > 0.99
     np.testing.assert_array_equal(cells[clear], nearest[clear, 0])
 

@@ -8,11 +8,11 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import probe
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import probe
 from elites.core import evaluation as evaluations
 from elites.core import networks, td3
 from elites.core.spec import Spec

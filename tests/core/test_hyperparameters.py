@@ -323,7 +323,7 @@ def test_building_at_the_papers_size_compiles_and_allocates_nothing(caplog):
 
     with jax.log_compiles(), caplog.at_level(logging.DEBUG):
         built = [algorithms.make(name, made) for name in ALGORITHMS]
-        assert len(built) == 9
+        assert len(built) == len(ALGORITHMS)
         assert not compilations()
         assert sum(a.nbytes for a in jax.live_arrays() if id(a) not in before) < 1000
         jax.jit(lambda: jnp.zeros(12))()
@@ -347,6 +347,9 @@ def refusal(function, *args, **kwargs) -> str:
         ("me", {"cells": 0}, ["cells", "at least 1", "0"]),
         ("me", {"cells": 64.0}, ["cells", "whole number", "64.0"]),
         ("me", {"cells": True}, ["cells", "whole number"]),
+        ("me", {"cells": 10**9}, ["cells", "at most 1000000"]),
+        ("dcg_me", {"replay_size": 1}, ["replay_size", "td3_batch_size", "1 and 100"]),
+        ("dcg_me", {"td3_batch_size": 2_000_000}, ["replay_size", "td3_batch_size", "2000000"]),
         ("me", {"batch_size": -5}, ["batch_size", "at least 1", "-5"]),
         ("me", {"policy_hidden": (0,)}, ["policy_hidden"]),
         ("me", {"policy_hidden": 128}, ["policy_hidden"]),
@@ -392,12 +395,38 @@ def test_an_unknown_hyperparameter_lists_the_known_and_the_nearest():
 
 
 @pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("evals", "Did you mean 'evaluations'?"),
+        ("num_evaluations", "Did you mean 'evaluations'?"),
+        ("iterations", "'evaluations'? One iteration is 'batch_size' evaluations"),
+        ("critic_lr", "Did you mean 'critic_learning_rate'?"),
+        ("gamma", "Did you mean 'discount'?"),
+        ("batch", "Did you mean 'batch_size' or 'td3_batch_size'?"),
+        ("num_centroids", "Did you mean 'cells'?"),
+        ("buffer_size", "Did you mean 'replay_size'?"),
+        ("seed", "seeds=[3] trains the seed of that number"),
+    ],
+)
+def test_a_word_of_another_library_leads_to_ours(name, words):
+    message = refusal(elites.train, "point_omni", "me", **{name: 3})
+    assert message.startswith(f"unknown argument '{name}'. ")
+    assert words in message
+
+
+@pytest.mark.parametrize("name", ["evals", "colour", "x"])
+def test_only_a_close_name_is_suggested(name):
+    assert "Did you mean" not in refusal(elites.build, "point_omni", "me", **{name: 3})
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ({"evaluations": 511}, ["evaluations", "256 + 256", "me", "511"]),
         ({"evaluations": 0}, ["evaluations", "256 + 256", "0"]),
         ({"seeds": 0}, ["seeds", "at least 1"]),
         ({"seeds": []}, ["seeds", "at least 1"]),
+        ({"seeds": 2**32}, ["seeds", "at most 10000", "4294967296"]),
     ],
 )
 def test_training_refuses_a_budget_or_seeds_of_nothing(arguments, words):

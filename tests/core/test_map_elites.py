@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import probe
 import pytest
-from specs import spec_of
 
 import elites
-from elites.core import algorithms, map_elites, networks, td3
+import probe
+from elites.core import algorithms, counter, map_elites, networks, td3
 from elites.core import replay as replays
 from elites.core.algorithm import Algorithm, Metrics
 from elites.core.archive import Archive
 from elites.core.spec import Learner, Spec, State, Variation
 from elites.core.types import Evaluation, Request, Transitions
 from elites.core.variation import ga, greedy, injection, policy_gradient
+from specs import spec_of
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 
@@ -155,9 +155,10 @@ def test_evaluations_count_offspring_and_steps_count_all(name):
     run = trial(name)
     episodes = BATCH + {"dcg_me": BATCH, "dcg_me_unconditioned_actor": 1}.get(name, 0)
     assert [int(s.evaluations) for s in (run.before, run.after)] == [BATCH, 2 * BATCH]
-    assert [int(s.env_steps) for s in (run.before, run.after)] == [25 * episodes, 50 * episodes]
+    steps = [counter.value(s.env_steps) for s in (run.before, run.after)]
+    assert steps == [25 * episodes, 50 * episodes]
     assert int(run.metrics.evaluations) == 2 * BATCH
-    assert int(run.metrics.env_steps) == 50 * episodes
+    assert counter.value(run.metrics.env_steps) == 50 * episodes
 
 
 @pytest.mark.parametrize("name", CONDITIONED)
@@ -395,7 +396,7 @@ def test_rejected_counts_offspring_and_actor_rollouts(actor_conditioned, actor_v
         state, metrics = tell(state, request, evaluation)
         assert int(state.rejected) == int(metrics.rejected) == times * (2 + failed)
         assert int(state.evaluations) == times * 4
-        assert int(state.env_steps) == times * probe.STEPS * (4 + len(actor_valid))
+        assert counter.value(state.env_steps) == times * probe.STEPS * (4 + len(actor_valid))
         assert int(state.iteration) == times - 1
     assert np.isfinite(state.archive.fitness).sum() == 1
     assert float(state.archive.fitness.max()) == 0.5

@@ -7,9 +7,9 @@ copies it asks for, the offspring that follows from their scores, and the parent
 import functools
 
 import numpy as np
-from td3_reference import Adam
 
 import elites
+from td3_reference import Adam
 
 CELLS = 64
 NAN, INF = np.nan, np.inf

@@ -11,10 +11,10 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import probe
 import pytest
 
 import elites
+import probe
 from elites import training
 from elites.core import archive as archives
 from elites.core import map_elites, networks, reevaluation, td3
@@ -148,9 +148,15 @@ def test_all_cells_and_the_actor_at_their_descriptors_are_reevaluated(choices, q
 # ----------------------------------------------------------------------------------------- metrics
 
 
+def score(archive: Archive, elites: Results, actor: Results | None, high=(10.0, 10.0)):
+    """Score results on a problem whose descriptors lie between 0 and `high`."""
+    problem = dataclasses.replace(probe.problem(), descriptor_low=(0.0, 0.0), descriptor_high=high)
+    return jax.jit(functools.partial(reevaluation.score, problem))(archive, elites, actor)
+
+
 def scored_archive() -> Archive:
     """Return five cells, the third of them empty."""
-    archive = archives.empty(jnp.zeros((5, 2)), 1)
+    archive = archives.empty(jnp.array([[0.0, 0], [1, 1], [9, 9], [2, 0], [4, 4]]), 1)
     return archive._replace(
         fitness=jnp.array([1.0, 2.0, -INF, 4.0, 5.0]),
         descriptors=jnp.array([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0], [2.0, 0.0], [3.0, 3.0]]),
@@ -174,7 +180,7 @@ def test_scores_by_hand():
 
     Actor: 10 + 20 + 40 = 70; errors |(3, 4)| = 5, 0 and 7, so the mean is 12 / 3 = 4.
     """
-    found = jax.jit(reevaluation.score)(scored_archive(), ELITES, ACTOR)
+    found = score(scored_archive(), ELITES, ACTOR)
     np.testing.assert_array_equal(found.fitness, [1, 3, NAN, NAN, 5])
     np.testing.assert_array_equal(
         found.descriptors, [[0, 0], [4, 5], [NAN, NAN], [NAN, NAN], [3, 3]]
@@ -189,13 +195,36 @@ def test_scores_by_hand():
     assert float(found.actor_descriptor_error) == 4.0
 
 
+def test_rebinned_scores_count_what_was_reached():
+    """The elites reach cells 0, 4 and 4: of the two in cell 4 the fitter one counts, 1 + 5.
+
+    The actor reaches cells 4, 1 and 4, with 10, 20 and 40.
+    """
+    found = score(scored_archive(), ELITES, ACTOR)
+    np.testing.assert_array_equal(found.cells, [0, 4, -1, -1, 4])
+    assert float(found.rebinned_qd_score) == 6.0
+    assert float(found.rebinned_coverage) == pytest.approx(2 / 5)
+    np.testing.assert_array_equal(found.actor_cells, [4, 1, -1, 4, -1])
+    assert float(found.actor_rebinned_qd_score) == 60.0
+    assert float(found.actor_rebinned_coverage) == pytest.approx(2 / 5)
+
+
+def test_errors_are_relative_to_the_ranges():
+    """The second axis is a tenth as long: there, a difference counts ten times as much."""
+    found = score(scored_archive(), ELITES, ACTOR, high=(10.0, 1.0))
+    expected = np.mean([np.hypot(3, 40), 0, 70])
+    assert float(found.actor_descriptor_error) == pytest.approx(expected)
+
+
 def test_scores_without_an_actor_are_not_numbers():
-    found = jax.jit(reevaluation.score)(scored_archive(), ELITES, None)
-    both = jax.jit(reevaluation.score)(scored_archive(), ELITES, ACTOR)
+    found = score(scored_archive(), ELITES, None)
+    both = score(scored_archive(), ELITES, ACTOR)
     for name, values in found._asdict().items():
         assert values.shape == getattr(both, name).shape
         assert values.dtype == getattr(both, name).dtype
-        if name.startswith("actor_"):
+        if name == "actor_cells":
+            assert (values == -1).all()
+        elif name.startswith("actor_"):
             assert np.isnan(values).all()
         else:
             np.testing.assert_array_equal(values, getattr(both, name))
@@ -203,14 +232,14 @@ def test_scores_without_an_actor_are_not_numbers():
 
 def test_without_any_result_there_is_no_error_rather_than_a_perfect_one():
     archive = archives.empty(jnp.zeros((5, 2)), 1)
-    found = jax.jit(reevaluation.score)(archive, ELITES, None)
+    found = score(archive, ELITES, None)
     assert np.isnan(found.fitness).all()
     assert float(found.qd_score) == 0.0
     assert np.isnan(found.descriptor_error)
     # An actor whose rollouts all diverge, of an archive that is filled.
     filled = archive._replace(fitness=jnp.ones(5))
     failed = ELITES._replace(valid=jnp.zeros(5, bool))
-    found = jax.jit(reevaluation.score)(filled, ELITES, failed)
+    found = score(filled, ELITES, failed)
     assert np.isnan(found.actor_descriptor_error)
     assert float(found.actor_qd_score) == 0.0
 

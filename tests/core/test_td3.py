@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from td3_reference import Learner
 
 from elites.core import td3
 from elites.core.networks import MLP
+from td3_reference import Learner
 
 S, A, D, N, TURNS = 4, 2, 2, 16, 5
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import probe
 import pytest
 
+import probe
 from elites.core import algorithm, types
 from elites.core import archive as archives
 from elites.core.td3 import Losses

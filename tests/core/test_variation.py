@@ -9,13 +9,13 @@ import functools
 
 import jax
 import numpy as np
-import probe
 import pytest
-from td3_reference import Adam, Network, ascend_value
 
+import probe
 from elites.core import map_elites, networks, td3, variation
 from elites.core import replay as replays
 from elites.core.networks import MLP
+from td3_reference import Adam, Network, ascend_value
 
 S, A, D = 3, 2, 2
 ISO, LINE = 0.005, 0.05

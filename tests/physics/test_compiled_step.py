@@ -1,4 +1,4 @@
-"""What a step compiles to: no scatter, one batch axis however it is mapped, no silent promotion."""
+"""Check the compiled step: no scatter, one batch axis under any vmap, no rank promotion."""
 
 import functools
 import re
@@ -10,7 +10,7 @@ import pytest
 
 from elites import physics, tasks
 from handmade import body, hinge, motor, world
-from recordings import LANES, TASKS, advance, bodies_of, compiled_step, first_world, recording
+from recordings import ROBOTS, TASKS, advance, bodies_of, compiled_step, first_world, recording
 
 
 def step_of(name):
@@ -18,23 +18,23 @@ def step_of(name):
 
 
 def lowered_text(function, *arguments):
-    """The program for a CPU and for a GPU, which need not be there, in one text."""
+    """Return the programs for a CPU and a GPU in one text. Needs no GPU."""
     platforms = ("cpu", "cuda")
     return jax.jit(function).trace(*arguments).lower(lowering_platforms=platforms).as_text()
 
 
 def scatters(text):
-    """Operations of that name, in StableHLO or HLO (names of functions may contain the word)."""
+    """Return the scatter operations of a program in StableHLO or HLO."""
     return re.findall(r"stablehlo\.\w*scatter\w*|\b[\w-]*scatter[\w-]*\(", text)
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_step_scatters_nothing(name):
-    """Scatter-adds on a GPU add in any order: the last bits would change from run to run."""
+    """Scatter-adds on a GPU have no fixed order, so the last bits would change between runs."""
     model = tasks.make(name).body_model
     shapes = (
-        jax.ShapeDtypeStruct((LANES, *model.rest.shape), jnp.float32),
-        jax.ShapeDtypeStruct((LANES, model.action_size), jnp.float32),
+        jax.ShapeDtypeStruct((ROBOTS, *model.rest.shape), jnp.float32),
+        jax.ShapeDtypeStruct((ROBOTS, model.action_size), jnp.float32),
     )
     text = lowered_text(jax.vmap(step_of(name)), *shapes)
     # Sums over rows are products on a CPU and gathers on a GPU: both programs are in the text.
@@ -61,16 +61,16 @@ def test_a_scatter_would_be_found():
 
 @pytest.fixture(scope="module")
 def walkers():
-    """States and actions of 32 walkers, and where they are a step later by one flat vmap."""
+    """Return states and actions of 32 walkers, and their next states under one vmap."""
     data = recording("walker_uni")
-    states, actions = data["state"][:LANES], data["action"][:LANES]
+    states, actions = data["state"][:ROBOTS], data["action"][:ROBOTS]
     world = advance("walker_uni", states, actions)
     angles, velocities = world.observation[:, 4:10], world.observation[:, 13:19]
     return states, actions, (bodies_of("walker_uni", world), angles, velocities)
 
 
 def seen(result):
-    """State, joint angles and joint velocities out of what a step returns."""
+    """Return state, joint angles and joint velocities of a step's result."""
     state, sensors = result
     return state, sensors.angles, sensors.velocities
 
@@ -84,7 +84,7 @@ def assert_same(found, expected):
 
 def test_nested_vmap_is_the_flat_one(walkers):
     states, actions, flat = walkers
-    split = [a.reshape(2, LANES // 2, *a.shape[1:]) for a in (states, actions)]
+    split = [a.reshape(2, ROBOTS // 2, *a.shape[1:]) for a in (states, actions)]
     nested = seen(jax.jit(jax.vmap(jax.vmap(step_of("walker_uni"))))(*split))
     assert_same([a.reshape(-1, *a.shape[2:]) for a in nested], flat)
 
@@ -124,8 +124,10 @@ def test_mapping_over_actions_or_states_alone():
 
 @pytest.mark.parametrize("name", TASKS)
 def test_tables_broadcast_without_changing_rank(name):
-    """[rows, 1] against [rows, lanes] is meant; [rows] against [rows, lanes] would be a mistake."""
+    """A table must be [rows, 1] to broadcast against [rows, n]; [rows] would be a mistake."""
     task = tasks.make(name)
     with jax.numpy_rank_promotion("raise"):
         jax.eval_shape(jax.vmap(task.reset), jax.random.split(jax.random.key(0), 5))
-        jax.eval_shape(jax.vmap(task.step), first_world(name), jnp.zeros((LANES, task.action_size)))
+        jax.eval_shape(
+            jax.vmap(task.step), first_world(name), jnp.zeros((ROBOTS, task.action_size))
+        )

@@ -1,4 +1,4 @@
-"""Contacts: where they are, when they push, how hard, and that pushes are averaged."""
+"""Test contacts: their points, when they act, how strongly, and that they are averaged."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def engine_points(c1, h1, c2, h2):
 
 
 def brute_force_distance(c1, h1, c2, h2):
-    """A grid over both parameters, then a finer one around the best."""
+    """Search a grid over both parameters, then finer grids around the best point."""
     centre, width = np.zeros(2), 1.0
     for _ in range(6):
         s, t = (np.clip(c + width * np.linspace(-1, 1, 61), -1, 1) for c in centre)
@@ -84,7 +84,7 @@ def test_closest_points_of_special_pairs(c1, h1, c2, h2):
 
 
 def ball_law(z, v, substeps, radius, elasticity):
-    """The stated arithmetic for a ball that moves up and down, in float64."""
+    """Compute the motion of a vertically moving ball in float64."""
     felt = 0.0
     for _ in range(substeps):
         z += H * v
@@ -97,7 +97,7 @@ def ball_law(z, v, substeps, radius, elasticity):
     return z, v, felt
 
 
-def test_balls_bounce_and_come_to_rest_as_stated():
+def test_balls_bounce_and_come_to_rest():
     bounciness = [0.0, 0.6]
     balls = [body(f"ball {e}", sphere(0.1, elasticity=e)) for e in bounciness]
     step = stepper(world(*balls, baumgarte_erp=ERP))
@@ -113,16 +113,16 @@ def test_balls_bounce_and_come_to_rest_as_stated():
     assert fastest[0] < 0.1 < 0.5 < fastest[1]
     for _ in range(200):
         state, _ = step(state)
-    np.testing.assert_allclose(state[2], 0.1, atol=2e-3)  # on the ground, sunk in by a hair
+    np.testing.assert_allclose(state[2], 0.1, atol=2e-3)  # on the ground, with a small depth
     np.testing.assert_allclose(state[9], 0.0, atol=0.06)
     np.testing.assert_array_equal(state[[0, 1, 7, 8]], 0.0)
-    # Deep in the ground but on the way out: left alone, although its depth asks for a push.
+    # A ball deep in the ground that already moves out gets no impulse.
     _, contact = step(at(*[{"pos": [0, 0, 0.05], "vel": [0, 0, 0.5]}] * 2))
     assert not contact.any()
 
 
 def capsule(end=0):
-    """It lies along x."""
+    """Return a capsule along x."""
     shape = {"radius": 0.1, "length": 1.0, **({"end": end} if end else {})}
     return {"capsule": shape, "rotation": xyz(y=90.0)}
 
@@ -141,9 +141,9 @@ THINGS = {
 
 @pytest.fixture(scope="module")
 def land():
-    """Put one of the things somewhere and let one substep pass, without gravity.
+    """Return a function that simulates one of the bodies for one substep without gravity.
 
-    Returns the velocity it received from contacts, and its spin.
+    It returns the change of velocity by contacts, and the angular velocity.
     """
     bodies = [body(name, *colliders) for name, colliders in THINGS.items()]
     step = stepper(world(*bodies, gravity={}, dt=H, substeps=1))
@@ -161,7 +161,7 @@ def land():
 
 
 def test_a_capsule_on_two_points_is_not_pushed_twice(land):
-    """Each end would stop its own point; the body feels the mean of the two, not their sum."""
+    """The impulses of the two ends are averaged, not added."""
     arm = 0.4
     one_point = 1.0 / MASS / (1.0 / MASS + arm**2 / INERTIA)  # share of the speed one end takes
     both, spin = land("capsule", 0.099, [0, 0, -1.0])
@@ -169,7 +169,7 @@ def test_a_capsule_on_two_points_is_not_pushed_twice(land):
     np.testing.assert_allclose(spin, 0.0, atol=1e-6)
     single, spin = land("capsule with one end", 0.099, [0, 0, -1.0])
     np.testing.assert_allclose(single, both, atol=1e-6)
-    # The upper end of the segment lies at +x; pushed up there, the log turns about -y.
+    # The upper end of the segment lies at +x; pushed up there, the capsule turns about -y.
     np.testing.assert_allclose(spin, [0, -one_point * MASS * arm / INERTIA, 0], atol=1e-5)
 
 
@@ -182,7 +182,7 @@ def test_a_box_touches_with_its_corners(land):
 
 
 def test_kinds_of_colliders_add_up(land):
-    """Averaging stays within a kind: a box and a ball under one body both push in full."""
+    """Only impulses of one kind of collider are averaged. Those of a box and a ball are added."""
     by_box, by_ball, by_both, by_two = (
         land(name, 0.099, [0, 0, -1.0])[0] for name in ("box", "ball", "box and ball", "two balls")
     )

@@ -1,4 +1,4 @@
-"""Hinges: the angle is the one the bodies were put at, and forces push where they should."""
+"""Test joints: measured angles, limits, motors and anchor springs."""
 
 import math
 
@@ -31,7 +31,7 @@ def sensed(data, state):
 @settings(max_examples=20)
 @given(eulers, eulers, eulers, st.floats(-3.1, 3.1), rates, rates)
 def test_angle_and_velocity_of_a_hinge_built_by_hand(frame, reference, pose, angle, spin, other):
-    """The child is turned by `angle` about the parent's hinge axis: that is what is sensed."""
+    """The sensed angle is the one by which the child is turned about the parent's hinge axis."""
     joint = hinge(rotation=xyz(*frame), reference_rotation=xyz(*reference))
     parent_axis = turn(from_euler(reference), turn(from_euler(frame), [1.0, 0, 0]))
     parent = from_euler(pose)
@@ -43,7 +43,7 @@ def test_angle_and_velocity_of_a_hinge_built_by_hand(frame, reference, pose, ang
     assert velocity == pytest.approx(expected, abs=2e-5)
 
 
-# Two bodies on one spot, their hinge along x, with limits and no springs to speak of but those.
+# Two bodies at the same position with a hinge along x. Only its limits act as springs.
 LIMITED = two_bodies(
     hinge(
         angle_limit=[{"min": -30.0, "max": 60.0}],
@@ -61,7 +61,7 @@ def limited():
 
 
 def torque_on_child(step, angle, action):
-    """Torque about x the child feels in one substep, from the spin it gains."""
+    """Return the torque about x on the child in one substep, from its angular velocity."""
     state, _ = step(at({}, {"rot": about([1, 0, 0], math.radians(angle))}), [action])
     inertia, h = 0.5, 0.001
     np.testing.assert_allclose(state[10, 0], -state[10, 1], rtol=1e-5)  # action and reaction
@@ -71,7 +71,7 @@ def torque_on_child(step, angle, action):
 
 @pytest.mark.parametrize("action", [-1.0, 0.5])
 def test_a_motor_turns_the_joint_within_its_limits(limited, action):
-    # t = -strength a acts on the parent, so the child feels +strength a.
+    # The torque -strength a acts on the parent, so +strength a acts on the child.
     assert torque_on_child(limited, 10.0, action) == pytest.approx(action, rel=1e-5)
 
 
@@ -83,11 +83,11 @@ def test_outside_its_limits_a_joint_is_pushed_back_and_its_motor_is_off(limited,
 
 
 def test_anchors_are_pulled_together_with_default_damping():
-    """k = 1000 and no `spring_damping` in the file: half of the root of k."""
+    """Without `spring_damping`, the damping is half of the square root of the stiffness."""
     joint = hinge(parent_offset=xyz(0.3, 0.0, 0.0), child_offset=xyz(-0.2, 0.0, 0.0))
     step = stepper(two_bodies(joint, dt=0.001, substeps=1))
     state, _ = step(at({}, {"pos": [0.6, 0.0, 0.0], "vel": [0.0, 1.0, 0.0]}))
-    # The kinetic step comes first: the child is 0.001 further in y when the force is evaluated.
+    # Positions change first: the child is 0.001 further in y when the force is evaluated.
     stretch = np.array([0.3 - (0.6 - 0.2), -0.001, 0.0])
     force = 1000.0 * stretch + 0.5 * math.sqrt(1000.0) * np.array([0.0, -1.0, 0.0])
     mass, inertia, h = 2.0, 0.5, 0.001
@@ -100,7 +100,7 @@ def test_anchors_are_pulled_together_with_default_damping():
 
 
 def test_a_joint_without_a_motor_moves_by_no_action():
-    """Three bodies in a chain, only the second joint driven: the action reaches that one alone."""
+    """In a chain of three bodies, only the second joint has a motor. The first one stays free."""
     first = hinge(name="loose", child="middle", parent="top")
     second = hinge(parent="middle", child="child")
     data = world(

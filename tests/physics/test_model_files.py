@@ -1,4 +1,4 @@
-"""Body models: a malformed one is refused by a message that names the entry and the field."""
+"""Test body models: the error of a malformed one names the entry and the field."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from handmade import body, hinge, motor, sphere, world, xyz
 
 
 def arm() -> dict:
-    """A sound model: a box, a capsule that hangs on it, and the ground."""
+    """Return a valid model: a box, a capsule that is attached to it, and the ground."""
     return world(
         body("parent", {"box": {"halfsize": xyz(0.2, 0.2, 0.1)}}),
         body("child", {"capsule": {"radius": 0.05, "length": 0.5}, "position": xyz(x=0.25)}),
@@ -21,7 +21,7 @@ def arm() -> dict:
 
 
 def changed(path: str, value) -> dict:
-    """The sound model with one entry replaced, or removed if the value is `...`."""
+    """Return the valid model with one entry replaced, or removed if the value is `...`."""
     data = arm()
     *parents, last = (int(key) if key.isdigit() else key for key in path.split("/"))
     node = data
@@ -169,7 +169,9 @@ def test_the_sound_model_is_accepted():
 def test_two_joints_may_not_hold_one_body():
     data = arm()
     data["joints"].append(hinge(name="second"))
-    with pytest.raises(physics.ModelError, match=r"joint 'hinge': body 'child' already hangs"):
+    with pytest.raises(
+        physics.ModelError, match=r"joint 'hinge': body 'child' is the child of two joints"
+    ):
         physics.build(data)
 
 
@@ -227,7 +229,7 @@ def test_a_file_that_holds_no_object_is_refused(tmp_path, value):
 
 
 def test_a_tree_stands_on_its_lowest_collider():
-    """At the middle of its limits, 10 degrees, the capsule's tip points below the box."""
+    """At the middle of its limits, the tip of the capsule is lower than the box."""
     data = changed("joints/0", hinge(rotation=xyz(z=90.0), angle_limit=[{"min": 0.0, "max": 60.0}]))
     data["bodies"][1]["colliders"][0]["rotation"] = xyz(y=90.0)
     rest = physics.build(data).rest
@@ -250,8 +252,8 @@ def test_defaults_set_angles_and_places():
         }
     ]
     rest = physics.build(data).rest
-    np.testing.assert_allclose(rest[0:3, 0], [1, 2, 3])  # given a place, it is not moved
-    # The hinge lies at x = 1 - 0.3 (y turned to -x), and along y; the child hangs 0.1 beyond it.
+    np.testing.assert_allclose(rest[0:3, 0], [1, 2, 3])  # a given position is not changed
+    # The hinge lies at x = 1 - 0.3 (y turned to -x), and along y; the child is 0.1 beyond it.
     bent = math.radians(40.0)
     child = [1 - 0.3 - 0.1 * math.cos(bent), 2.0, 3.0 + 0.1 * math.sin(bent)]
     np.testing.assert_allclose(rest[0:3, 1], child, atol=1e-6)
@@ -293,7 +295,7 @@ def test_frozen_bodies_have_no_state_and_colliding_them_is_no_contact():
 
 
 def test_models_are_told_apart_by_identity():
-    """A model is a constant of compiled code: it hashes, and needs no comparison of its tables."""
+    """A model is a constant of compiled code, so it is hashed by identity."""
     first, second = physics.build(arm()), physics.build(arm())
     assert hash(first) == hash(first)
     assert first == first

@@ -1,4 +1,4 @@
-"""Free bodies move by the stated arithmetic, frozen axes stay put, sums over rows are sums."""
+"""Test the motion of free bodies, frozen axes, and sums over rows."""
 
 import math
 
@@ -15,12 +15,12 @@ from handmade import at, body, sphere, stepper, world, xyz
 H = 0.02 / 4
 
 
-SLOW, SLOW_TURN = -0.3, -0.2  # exponents of the dampings
+SLOW, SLOW_TURN = -0.3, -0.2  # damping of velocity and angular velocity
 
 
 @pytest.fixture(scope="module")
 def step():
-    """A free stone, and a cart that may not move along y nor turn about x and z."""
+    """Return a step of a free body, and of one that is frozen along y and about x and z."""
     frozen = {"position": xyz(y=1.0), "rotation": xyz(x=1.0, z=1.0)}
     foot = sphere(friction=1.0, position=xyz(0.2, 0.3, 0.0))
     bodies = body("stone", sphere()), body("cart", foot, frozen=frozen)
@@ -28,7 +28,7 @@ def step():
 
 
 def test_a_free_body_falls_and_spins_by_the_semi_implicit_rule(step):
-    """Position and rotation first, with the old velocities; then damping and gravity.
+    """Positions and rotations change first, by the old velocities; then damping and gravity act.
 
     A substep turns the body by (1, h w / 2) normalised, an angle of 2 atan(h w / 2).
     """
@@ -51,7 +51,7 @@ def test_a_free_body_falls_and_spins_by_the_semi_implicit_rule(step):
 
 
 def test_frozen_axes_stay_frozen(step):
-    """A body on a rail: pushed, dropped and hit off centre, it keeps to its free axes."""
+    """A body with frozen axes moves along its free axes only, also when a contact pushes it."""
     state = at({"pos": [0, 0, 9.0]}, {"pos": [0.0, 0.7, 0.12], "vel": [1.0, 3.0, -1.0]})
     touched = False
     for _ in range(10):
@@ -76,12 +76,12 @@ def test_a_model_of_free_bodies_alone_has_no_joints_to_sense():
 
 @st.composite
 def summations(draw):
-    """Rows that belong to bodies, some bodies without rows, with signs as joints have them."""
-    rows, count, lanes = 9, 5, 3  # one shape, compiled once
+    """Draw rows that are added to one body and subtracted from another. Some bodies have none."""
+    rows, count, robots = 9, 5, 3  # one shape, compiled once
     owner = np.array(draw(st.lists(st.integers(0, count - 1), min_size=rows, max_size=rows)))
     other = np.array(draw(st.lists(st.integers(0, count - 1), min_size=rows, max_size=rows)))
     seed = draw(st.integers(0, 1000))
-    return owner, other, count, np.random.default_rng(seed).normal(size=(rows, lanes))
+    return owner, other, count, np.random.default_rng(seed).normal(size=(rows, robots))
 
 
 @settings(max_examples=10)

@@ -1,8 +1,8 @@
-"""The engine agrees with an independent float64 implementation of the described dynamics.
+"""Compare the engine with an independent float64 implementation of the dynamics.
 
-The other implementation (`reference_engine.py`) is loops over bodies, joints and contacts in NumPy
-and reads the model files by itself. Compared are whole environment steps of all four robots, from
-recorded states and from states no robot gets into by itself.
+The reference (`reference_engine.py`) loops over bodies, joints and contacts in NumPy and reads the
+model files itself. The tests compare whole steps of all four robots, from recorded states and from
+unusual ones.
 """
 
 import functools
@@ -24,7 +24,7 @@ RECORDED = {
 
 
 def unusual_states(name: str) -> np.ndarray:
-    """The rest pose shaken, tilted and sunk into the ground, in motion [4, 13, B]."""
+    """Return moving states [4, 13, B] near the initial pose, partly below the ground."""
     rng = np.random.default_rng(7)
     model = tasks.make(name).body_model
     state = np.repeat(model.rest[None].astype(np.float64), 4, axis=0)
@@ -45,7 +45,7 @@ def unusual_states(name: str) -> np.ndarray:
 
 @functools.cache
 def both(name: str):
-    """Eight steps by the engine and by the reference."""
+    """Return eight steps of the engine and of the reference."""
     data = recording(name)
     rows = RECORDED[name]
     states = np.concatenate([data["state"][rows], unusual_states(name)])

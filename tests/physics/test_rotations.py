@@ -1,4 +1,4 @@
-"""Rotations and angles are what mathematics says, checked against float64 NumPy."""
+"""Compare rotations and angles with float64 NumPy."""
 
 import math
 
@@ -18,7 +18,7 @@ parts = st.floats(-1.0, 1.0, width=32)
 
 @st.composite
 def unit_quaternions(draw):
-    """Also ones with vanishing or negative parts."""
+    """Draw unit quaternions, also with zero or negative components."""
     q = np.array([draw(parts) for _ in range(4)])
     if np.linalg.norm(q) < 0.1:
         q = np.array([1.0, 0.0, 0.0, 0.0])
@@ -31,7 +31,7 @@ def vectors(draw):
 
 
 def rotation_matrix(degrees):
-    """Rx Ry Rz: intrinsic turns compose from left to right."""
+    """Return Rx Ry Rz: intrinsic rotations compose from left to right."""
     (cx, cy, cz), (sx, sy, sz) = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
     x = np.array([[1, 0, 0], [0, cx, -sx], [0, sx, cx]])
     y = np.array([[cy, 0, sy], [0, 1, 0], [-sy, 0, cy]])
@@ -40,7 +40,7 @@ def rotation_matrix(degrees):
 
 
 def rotated(q, v):
-    """q v q* by the textbook formula v + 2w(u x v) + 2 u x (u x v), in float64."""
+    """Return q v q* = v + 2w(u x v) + 2 u x (u x v) in float64."""
     w, u, v = float(q[0]), np.asarray(q[1:], np.float64), np.asarray(v, np.float64)
     return v + 2 * w * np.cross(u, v) + 2 * np.cross(u, np.cross(u, v))
 
@@ -93,10 +93,10 @@ def test_euler_at_the_singularity_is_finite_and_knows_the_pitch():
 
 
 @given(unit_quaternions(), st.floats(-20.0, 20.0, width=32), vectors())
-def test_spin_advances_and_keeps_the_length(q, speed, direction):
+def test_integration_advances_and_keeps_the_length(q, speed, direction):
     rate = speed * direction
     h = 0.005
-    turned = np.array(r.spin(r.Quat(*q), r.Vec3(*rate), h))
+    turned = np.array(r.integrate(r.Quat(*q), r.Vec3(*rate), h))
     expected = q + 0.5 * h * hamilton([0.0, *rate], q)
     np.testing.assert_allclose(turned, expected / np.linalg.norm(expected), atol=TOLERANCE)
     assert abs(np.linalg.norm(turned) - 1.0) < TOLERANCE

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from elites.runs import checkpoint
 from program import (
     HERE,
     POINT,
@@ -30,8 +32,6 @@ from program import (
     succeed,
     watched,
 )
-
-from elites.runs import checkpoint
 
 OWN = HERE / "own_tasks.py"
 LONG = ("--evaluations", 10**6, "--checkpoint-every", 5)
@@ -121,6 +121,27 @@ def test_a_loss_that_is_not_finite_stops_training_and_keeps_the_last_good_checkp
         (("train", "ant_omni", "--first-seed", 10**20), ["--first-seed must be at most"]),
         (("train", "ant_omni", "--device", "tpu"), ["--device", "tpu"]),
         (("train", "ant_omni", "--sedes", 3), ["unknown option '--sedes'", "'--seeds'?"]),
+        (
+            ("train", "ant_omni", "--seed", 3),
+            ["'--first-seed 3' trains the seed of that number", "'--seeds' is how many"],
+        ),
+        (("train", "ant_omni", "--seed=12"), ["'--first-seed 12'"]),
+        (("train", "ant_omni", "--seed"), ["'--first-seed N'"]),
+        (("train", "ant_omni", "--evals", 500), ["'--evaluations'?"]),
+        (
+            ("train", "ant_omni", "--generations", 500),
+            ["'--evaluations'?", "One iteration is 'batch_size' evaluations"],
+        ),
+        (
+            ("train", "ant_omni", "--lr", 0.1),
+            ["'--hp.actor-learning-rate'", "'--hp.critic-learning-rate'"],
+        ),
+        (("train", "ant_omni", "--hp.critic-lr", 1), ["'--hp.critic-learning-rate'?"]),
+        (("train", "ant_omni", "--gamma", 0.9), ["Did you mean '--hp.discount'?"]),
+        (("train", "ant_omni", "--batch", 8), ["'--hp.batch-size' or '--hp.td3-batch-size'?"]),
+        (("train", "ant"), ["'ant_omni' or 'anttrap_omni'?"]),
+        (("train", "ant_omni", "PGA-MAP-Elites"), ["Did you mean 'pga_me'?"]),
+        (("eval", "nowhere"), ["Did you mean 'evaluate'?"]),
         (("resume", "nowhere"), ["nowhere: no such directory"]),
         (("resume", __file__), ["not a directory"]),
         (("evaluate", Path(__file__).parent), ["not a run"]),
@@ -137,7 +158,7 @@ def test_a_loss_that_is_not_finite_stops_training_and_keeps_the_last_good_checkp
         ),
         (("view", "x", "--port", "abc"), ["--port must be a whole number, got 'abc'."]),
         (("train", "ant_omni", "--seeds", "many"), ["--seeds must be a whole number, got 'many'."]),
-        (("view", "x", "--cells", "1", "b"), ["--cells cannot be made of '1' 'b'."]),
+        (("view", "x", "--cells", "1", "b"), ["--cells does not accept '1' 'b'."]),
         (("train", "ant_omni", "--hp.discount", "x"), ["must be a number, got 'x'."]),
         (("study",), ["Missing from elites study"]),
         (("report",), ["Missing from elites report"]),
@@ -251,7 +272,7 @@ def test_a_shared_run_brings_no_code(finished, tmp_path):
     with zipfile.ZipFile(packed, "a") as file:
         file.writestr("evil.py", "raise SystemExit(99)")
     line = complaint(elites("unpack", packed), 1)
-    assert "'evil.py' is no file of a run" in line
+    assert "'evil.py' is not a file of a run" in line
     run = Path(shutil.copytree(finished, tmp_path / "run", symlinks=True))
     (run / "evil.py").write_text("print('CODE RAN')")
     edit_json(
@@ -384,3 +405,31 @@ def test_a_run_that_has_just_begun_is_explained(finished, tmp_path):
     assert "no checkpoint yet" in complaint(elites("evaluate", path), 1)
     assert "nothing to draw yet" in complaint(elites("plot", path), 1)
     assert json.loads((path / "config.json").read_text())["task"] == "point_omni"
+
+
+def test_a_task_of_ones_own_can_be_checked(tmp_path):
+    assert (
+        "paid: 20 steps of 32 robots found no fault"
+        in succeed("tasks", f"{OWN}:paid", "--check").stdout
+    )
+    broken = tmp_path / "broken.py"
+    broken.write_text(
+        "import dataclasses\n"
+        "from elites import tasks\n"
+        "def shaped():\n"
+        "    point = tasks.make('point_omni')\n"
+        "    def step(state, action):\n"
+        "        following = point.step(state, action)\n"
+        "        return following._replace(reward=following.reward[None])\n"
+        "    return dataclasses.replace(point, name='shaped', step=step)\n"
+        "def raising():\n"
+        "    raise OSError('no model file')\n"
+    )
+    for arguments in (
+        ("tasks", f"{broken}:shaped", "--check"),
+        ("train", f"{broken}:shaped", "me"),
+    ):
+        line = complaint(elites(*arguments), 2)
+        assert "task 'shaped': reward of step must be float32[], got float32[1]" in line
+    assert "no model file" in complaint(elites("tasks", f"{broken}:raising", "--check"), 2)
+    assert "--check needs a task" in complaint(elites("tasks", "--check"), 2)

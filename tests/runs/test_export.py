@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from program import complaint, succeed
-from program import elites as command
 
 import elites
+from program import complaint, succeed
+from program import elites as command
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -118,7 +118,7 @@ def test_the_example_of_the_docs_needs_no_jax(conditioned, tmp_path):
         (("policy.txt",), "must end in .onnx or .safetensors"),
         (("p.onnx", "--actor", "--cell", 3), "choose one of"),
         (("p.onnx", "--cell", 99), "does not exist: there are 32"),
-        (("p.onnx", "--seed", 9), "--seed 9 is not one of this run's: 0, 1"),
+        (("p.onnx", "--seed", 9), "--seed 9 is not a seed of this run. It has the seeds 0, 1"),
         (("p.onnx", "--descriptor", 1, 2, 3), "2 entries"),
         (("p.onnx", "--checkpoint", 5), "no checkpoint of iteration 5; kept: 8, 9"),
     ],

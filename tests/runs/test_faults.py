@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from elites.runs import checkpoint
 from program import (
     HERE,
     POINT,
@@ -31,8 +33,6 @@ from program import (
     succeed,
     watched,
 )
-
-from elites.runs import checkpoint
 
 OWN = HERE / "own_tasks.py"
 LONG = ("--evaluations", 10**6, "--checkpoint-every", 5)
@@ -216,7 +216,9 @@ def test_a_checkpoint_of_another_run_is_refused(run):
     assert "hp.iso_sigma is 0.005, not 0.5" in line
 
 
-@pytest.mark.parametrize(("version", "words"), [(99, "upgrade"), (0, "no longer reads")])
+@pytest.mark.parametrize(
+    ("version", "words"), [(99, "install a newer version"), (0, "no longer reads")]
+)
 def test_checkpoints_of_other_formats(run, version, words):
     for path in checkpoint.complete(run / "checkpoints"):
         edit_json(path / "manifest.json", lambda manifest: manifest.update(format=version))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
-from program import elites, succeed
 
-from elites.runs import figures, snapshots, voronoi
+from elites.runs import drawing, figures, snapshots, voronoi
 from elites.runs.directory import RunDirectory
+from program import SMOKE, edit_json, elites, succeed
 
 
 def area(polygon: np.ndarray) -> float:
@@ -68,7 +69,7 @@ def test_the_archive_is_coloured_by_fitness(run):
     shades = figure.axes[0].collections[0].get_facecolor()
     fitness = snapshot["fitness"][1]
     full = np.isfinite(fitness)
-    grey = matplotlib.colors.to_rgba(figures.EMPTY)
+    grey = matplotlib.colors.to_rgba(drawing.EMPTY)
     assert (shades[~full] == grey).all()
     best, worst = shades[np.nanargmax(np.where(full, fitness, np.nan))], None
     worst = shades[np.nanargmin(np.where(full, fitness, np.nan))]
@@ -83,7 +84,7 @@ def test_curves_show_median_and_quartiles():
 
     values = np.array([[1.0, 2, 3, 4, 5], [2, 4, 6, 8, 10]])
     figure, axes = plt.subplots()
-    figures.band(axes, np.array([10.0, 20]), values, "black", "-")
+    drawing.band(axes, np.array([10.0, 20]), values, "black", "-")
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [3, 6])
     corners = axes.collections[0].get_paths()[0].vertices
     for point in ((10, 2), (10, 4), (20, 4), (20, 8)):
@@ -95,6 +96,75 @@ def test_several_runs_share_a_figure(finished, conditioned, tmp_path):
     done = succeed("plot", finished, conditioned, "--output", tmp_path / "both")
     assert "curves_point_omni.png" in done.stdout
     assert (tmp_path / "both" / "curves_point_omni.pdf").exists()
+
+
+@pytest.fixture
+def compare(monkeypatch, tmp_path):
+    """`elites plot` of several runs: the labels of each figure's curves, and the warnings."""
+
+    def plot(*runs) -> tuple[dict[str, list[str]], list[str]]:
+        labels = {}
+
+        def save(figure, where, name):
+            texts = figure.axes[0].get_legend().get_texts()
+            labels[name] = [text.get_text() for text in texts]
+            assert len(figure.axes[0].lines) == len(texts)
+            figures.plt.close(figure)
+            return where / f"{name}.png"
+
+        monkeypatch.setattr(figures, "_save", save)
+        done = succeed("plot", *runs, "--output", tmp_path / "figures")
+        return labels, done.stderr.splitlines()
+
+    return plot
+
+
+def another(run, path, **facts):
+    """A copy of a run with other facts."""
+    shutil.copytree(run, path, symlinks=True)
+    edit_json(path / "resolved.json", lambda resolved: resolved.update(facts))
+    return path
+
+
+def test_runs_that_compare_are_drawn_without_a_word(finished, conditioned, compare):
+    labels, said = compare(finished, conditioned)
+    assert labels == {"curves_point_omni": ["me", "dcg_me"]}
+    assert said == []
+
+
+def test_different_numbers_of_cells_are_named(finished, tmp_path, compare):
+    other = tmp_path / "other"
+    succeed("train", "point_omni", "me", *SMOKE, "--hp.cells", 64, "--output", other)
+    labels, said = compare(finished, other)
+    assert labels == {"curves_point_omni": ["me, 32 cells", "me, 64 cells"]}
+    assert said == [
+        "elites: warning: these runs of point_omni differ in number of cells (32 cells, 64 cells). "
+        "Their QD-score and coverage do not compare; the legend says which is which"
+    ]
+
+
+def test_different_bounds_and_episodes_are_named(finished, tmp_path, compare):
+    other = another(finished, tmp_path / "other", descriptor_low=[-3.0, -1.0], episode_length=99)
+    labels, (said,) = compare(finished, other)
+    first, second = labels["curves_point_omni"]
+    assert second == "me, descriptors in [-3, 1] x [-1, 1], episodes of 99 steps"
+    assert first.startswith("me, descriptors in [-1, 1] x [-1, 1], episodes of ")
+    assert "differ in descriptor bounds (" in said
+    assert "Their QD-score, coverage and maximum fitness do not compare" in said
+
+
+def test_different_tasks_have_figures_of_their_own(finished, tmp_path, compare):
+    other = another(finished, tmp_path / "other", task="elsewhere", descriptor_low=[-3.0, -1.0])
+    labels, said = compare(finished, other)
+    assert labels == {"curves_point_omni": ["me"], "curves_elsewhere": ["me"]}
+    assert said == []
+
+
+def test_runs_of_one_name_are_told_apart(finished, tmp_path, compare):
+    copies = [another(finished, tmp_path / where / "run") for where in ("a", "b")]
+    labels, _ = compare(finished, *copies)
+    expected = ["me (finished)", *(f"me ({path})" for path in copies)]
+    assert labels == {"curves_point_omni": expected}
 
 
 def test_a_seed_can_be_chosen_and_must_exist(run):
@@ -116,3 +186,17 @@ def test_archives_of_other_dimensions_can_be_drawn(run, size):
     figure = figures._archive_figure(facts, snapshot, 0, [0])
     assert figure.axes[0].patches or figure.axes[0].collections
     figure.canvas.draw()
+
+
+def test_axes_are_named_as_the_task_names_them(run):
+    """Names are shown as they are written, also with characters that mean something elsewhere."""
+    facts = json.loads((run / "resolved.json").read_text())
+    facts |= {"descriptor_names": ["price in $ and $_", "a <b>"], "descriptor_units": ["m", ""]}
+    snapshot = snapshots.newest(RunDirectory(run))
+    assert snapshot is not None
+    with drawing.plt.rc_context(drawing.STYLE):
+        figure = figures._archive_figure(facts, snapshot, 0, [0, 1])
+        figure.canvas.draw()
+    assert figure.axes[0].get_xlabel() == "price in $ and $_ (m)"
+    assert figure.axes[0].get_ylabel() == "a <b>"
+    drawing.plt.close(figure)

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from elites import references, tasks
+from elites.runs import fingerprints
 from program import (
     SMOKE,
     complaint,
@@ -22,9 +25,6 @@ from program import (
     rows,
     succeed,
 )
-
-from elites import references, tasks
-from elites.runs import fingerprints
 
 TASK = '''"""A point that is paid for staying near the start."""
 

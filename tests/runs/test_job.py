@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import jax
 import pytest
 
@@ -33,3 +35,24 @@ def test_the_state_of_the_paper_is_as_large_as_it_should_be(tmp_path):
     rows = 4 * 10**6 * 73
     assert rows < prepared.state_size < 1.4 * rows
     assert prepared.facts()["lengthscale"] == pytest.approx(0.48)
+
+
+def test_facts_name_the_descriptor_axes(tmp_path):
+    facts = job.build(config.preset("smoke", "walker_uni"), RunDirectory(tmp_path)).facts()
+    assert facts["descriptor_names"] == ("right foot contact", "left foot contact")
+    assert facts["descriptor_units"] == ("share of time", "share of time")
+
+
+def test_a_task_may_be_described_differently_later(tmp_path):
+    run = RunDirectory(tmp_path)
+    built = job.build(config.preset("smoke", "point_omni"), run)
+    facts = built.facts()
+    for named in ({"descriptor_names": ["a", "b"]}, {"descriptor": "other words"}):
+        (tmp_path / "resolved.json").write_text(json.dumps({**facts, **named}))
+        job.refuse_changed_task(run, built, but=())
+    before = {key: value for key, value in facts.items() if not key.startswith("descriptor_")}
+    (tmp_path / "resolved.json").write_text(json.dumps(before))  # a run of an earlier version
+    job.refuse_changed_task(run, built, but=())
+    (tmp_path / "resolved.json").write_text(json.dumps({**facts, "episode_length": 3}))
+    with pytest.raises(ValueError, match="episode_length was 3, is 25"):
+        job.refuse_changed_task(run, built, but=())

@@ -6,9 +6,8 @@ import random
 import subprocess
 import time
 
-from program import SMOKE, bits, checkpoints, command, environment, newest, rows, succeed
-
 from elites.runs import checkpoint
+from program import SMOKE, bits, checkpoints, command, environment, newest, rows, succeed
 
 DCG = ("point_omni", "dcg_me", *SMOKE)  # with replay buffer, critics, actor
 

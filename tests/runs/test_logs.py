@@ -56,6 +56,16 @@ def test_half_a_first_iteration_is_no_smaller_number_of_seeds(tmp_path, rows):
     assert logs.by_seed(logs.read_table(path), 2)["value"].shape == (rows // 2, 2)
 
 
+def test_rows_are_found_by_iteration_and_seed():
+    rows = [(3, 1, 31), (1, 0, 10), (2, 1, 99), (3, 0, 30), (1, 1, 11), (2, 1, 21), (4, 0, 40)]
+    iteration, seed, value = np.array(rows, float).T
+    table = logs.by_seed({"iteration": iteration, "seed": seed, "value": value}, 2)
+    assert table["iteration"].tolist() == [[1, 1], [3, 3]]  # 2 and 4 are not there of both seeds
+    assert table["value"].tolist() == [[10, 11], [30, 31]]
+    both = {"iteration": iteration, "seed": np.zeros(7), "value": value}
+    assert logs.by_seed(both, 1)["value"][:, 0].tolist() == [11, 21, 30, 40]  # the later counts
+
+
 def test_other_damage_names_the_line(tmp_path):
     path = tmp_path / "t.csv"
     table_of(path, 3)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from program import arrays, newest, rows, succeed
 
 import elites
+from program import arrays, newest, rows, succeed
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -8,9 +8,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from program import HERE, SMOKE, bits, complaint, edit_json, elites, newest, rows, succeed, watched
 
 import elites as package
+from program import HERE, SMOKE, bits, complaint, edit_json, elites, newest, rows, succeed, watched
 
 OWN = HERE / "own_algorithms.py"
 DOCS = HERE.parents[1] / "docs" / "examples" / "own_algorithm.py"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from program import SMOKE, bits, newest, rows, succeed
 
 from elites.core import catalogue
+from program import SMOKE, bits, newest, rows, succeed
 
 
 @pytest.mark.parametrize("name", catalogue.ALGORITHMS)

@@ -11,11 +11,12 @@ import sys
 
 import numpy as np
 import pytest
-from program import arrays, newest, rows, succeed
+from safetensors.numpy import load_file
 
 import elites
 from elites.core import catalogue
 from elites.runs import directory as directories
+from program import arrays, newest, rows, succeed
 
 
 def test_load_gives_archive_actor_and_metrics(conditioned):
@@ -38,6 +39,10 @@ def test_the_actor_of_qd_pg_is_that_of_quality(tmp_path):
     stored = arrays(newest(run))
     np.testing.assert_array_equal(elites.load(run).actors, stored["learners.quality.actor"])
     assert (stored["learners.quality.actor"] != stored["learners.diversity.actor"]).any()
+    succeed("export", run, tmp_path / "actor.safetensors", "--actor")
+    exported = load_file(tmp_path / "actor.safetensors")
+    first = exported["layers.0.kernel"].reshape(-1)
+    np.testing.assert_array_equal(first, stored["learners.quality.actor"][0, : len(first)])
 
 
 def test_evaluate_finds_what_training_found(conditioned, tmp_path):
@@ -160,9 +165,8 @@ def test_algorithms_are_listed_and_explained():
 
 
 def test_own_tasks_are_named_by_their_file(tmp_path, monkeypatch):
-    from program import HERE
-
     from elites import tasks
+    from program import HERE
 
     task = tasks.make(f"{HERE / 'own_tasks.py'}:diverging")
     assert task.name == "diverging"

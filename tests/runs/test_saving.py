@@ -9,6 +9,10 @@ import sys
 
 import numpy as np
 import pytest
+
+import elites
+import quick
+from elites import tasks
 from own_algorithms import mutation
 from own_tasks import paid
 from program import (
@@ -23,10 +27,6 @@ from program import (
     succeed,
 )
 from program import elites as command
-
-import elites
-import quick
-from elites import tasks
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 

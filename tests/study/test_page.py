@@ -1,9 +1,9 @@
 """The report in a real browser: what is shown, what can be chosen, nothing asked of other hosts."""
 
 import pytest
-from program import succeed
 
 from browser import browsing, needs_browser
+from program import succeed
 
 pytestmark = needs_browser
 
@@ -63,5 +63,7 @@ def test_a_narrow_window_does_not_scroll_sideways(opened):
 
 def test_details_open(opened):
     page, _, _ = opened
-    page.get_by_text("All pairs").first.click()
-    assert page.get_by_text("smallest p possible").first.is_visible()
+    pairs = page.locator("section#point_omni details", has_text="Other pairs").first
+    assert not pairs.get_by_text("first above second").is_visible()
+    pairs.locator("summary").click()
+    assert pairs.get_by_text("first above second").is_visible()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from program import environment, rows
 
 pytest.importorskip("ray", reason="LEFT OUT: needs ray")
@@ -38,7 +39,7 @@ def alone(tmp_path_factory):
     before = dict(os.environ)
     os.environ.update(environment())
     try:
-        result = scheduler.work_off(study, LocalEngine(1), Live(study, io.StringIO()))
+        result = scheduler.run_unfinished(study, LocalEngine(1), Live(study, io.StringIO()))
     finally:
         os.environ.clear()
         os.environ.update(before)
@@ -98,13 +99,13 @@ def test_a_lost_machines_run_goes_on_elsewhere(cluster, alone, tmp_path, in_plac
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
     engine = on_ray.RayEngine(in_place=in_place)
-    assert engine.places == 2
-    result = scheduler.work_off(study, engine, Live(study, out, every=0.2))
+    assert engine.slots == 2
+    result = scheduler.run_unfinished(study, engine, Live(study, out, every=0.2))
     killer.join(timeout=10)
     assert not killer.is_alive()
     assert killed, "the run was done before its machine could be killed"
     assert (result.done, result.failed) == (2, []), out.getvalue()
-    assert "was lost with its machine: goes on elsewhere" in out.getvalue()
+    assert "lost its machine; restarting on another" in out.getvalue()
     assert [item.error for item in study.items()] == ["", ""]
     assert all(item.attempts == 0 for item in study.items())
     for item in study.items():
@@ -125,14 +126,14 @@ def test_files_of_a_run_arrive_whole_or_not_at_all(alone, tmp_path):
     assert "metrics.csv" in again  # it may have grown
     assert not any(name.startswith(("checkpoints/", "snapshots/")) for name in again)
     half = {name: data for name, data in files.items() if not name.endswith("manifest.json")}
-    on_ray.put(tmp_path / "half", half)
+    on_ray.write_files(tmp_path / "half", half)
     assert not list((tmp_path / "half").glob("checkpoints/*"))
-    on_ray.put(tmp_path / "whole", files)
+    on_ray.write_files(tmp_path / "whole", files)
     for name, data in files.items():
         assert (tmp_path / "whole" / name).read_bytes() == data
     assert (tmp_path / "whole" / "checkpoints" / "last").resolve().name == "000000299"
-    with pytest.raises(ValueError, match="is no file of a run"):
-        on_ray.put(tmp_path / "evil", {"../escape.py": b"x"})
+    with pytest.raises(ValueError, match="is not a file of a run"):
+        on_ray.write_files(tmp_path / "evil", {"../escape.py": b"x"})
 
 
 def test_files_are_found_while_the_run_saves(tmp_path):
@@ -162,11 +163,11 @@ def test_a_machine_that_was_given_up_writes_no_more(alone, tmp_path):
     collector = on_ray._Collector(str(study.path))
     collector.store(name, 1, {"config.json": b"{}"})
     assert collector.fetch(name, 3) == {"config.json": b"{}"}
-    with pytest.raises(ValueError, match="goes on elsewhere"):
+    with pytest.raises(ValueError, match="was restarted on another machine"):
         collector.store(name, 1, {"config.json": b"old"})
     collector.store(name, 3, {"metrics.csv": b"new"})
     assert collector.fetch(name, 3) == {"config.json": b"{}", "metrics.csv": b"new"}
-    with pytest.raises(ValueError, match="is no run of this study"):
+    with pytest.raises(ValueError, match="is not a run of this study"):
         collector.fetch("../elsewhere", 4)
 
 
@@ -177,10 +178,10 @@ def test_what_counts_as_lost():
         return RayTaskError("compute", "its traceback", cause)
 
     full = OSError("disk full")
-    assert on_ray.own_failure(NodeDiedError("gone")) is None
-    assert on_ray.own_failure(raised(NodeDiedError("gone"))) is None
-    assert on_ray.own_failure(raised(full)) is full
-    assert on_ray.own_failure(raised(raised(full))) is full  # where files are collected
+    assert on_ray.error_of_task(NodeDiedError("gone")) is None
+    assert on_ray.error_of_task(raised(NodeDiedError("gone"))) is None
+    assert on_ray.error_of_task(raised(full)) is full
+    assert on_ray.error_of_task(raised(raised(full))) is full  # where files are collected
 
 
 def test_no_cluster_at_an_address_is_one_line():

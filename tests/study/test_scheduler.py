@@ -17,8 +17,8 @@ PLAN = Plan(("point_omni",), ("me", "dcg_me", "pga_me"), seeds=4, preset="smoke"
 class Script:
     """Exit codes by the name of a run, one for each time it is started; done without any."""
 
-    def __init__(self, study: Study, codes: dict[str, list[int]], places: int = 2):
-        self.study, self.codes, self.places = study, codes, places
+    def __init__(self, study: Study, codes: dict[str, list[int]], slots: int = 2):
+        self.study, self.codes, self.slots = study, codes, slots
         self.started: list[str] = []
         self.most = self.now = 0
 
@@ -59,10 +59,10 @@ def study(tmp_path):
     return open_study(path, PLAN)
 
 
-def work(study, codes, places: int = 2):
-    engine, out = Script(study, codes, places), io.StringIO()
+def work(study, codes, slots: int = 2):
+    engine, out = Script(study, codes, slots), io.StringIO()
     live = Live(study, out, every=0.0)
-    result = Scheduler(study, engine, live, pause=0.0).work(Signals())
+    result = Scheduler(study, engine, live, pause=0.0).run(Signals())
     return result, engine, out.getvalue()
 
 
@@ -128,16 +128,16 @@ def test_a_run_that_another_process_still_holds_is_waited_for(study):
 
 
 def test_but_not_for_ever(study, monkeypatch):
-    monkeypatch.setattr(scheduler, "PATIENCE", 0.0)
+    monkeypatch.setattr(scheduler, "LOCK_TIMEOUT", 0.0)
     result, _, _ = work(study, {ME: [5] * 9})
     assert [item.name for item in result.failed] == [ME]
 
 
 def test_a_signal_stops_all_and_loses_none(study):
-    engine = Script(study, {}, places=2)
+    engine = Script(study, {}, slots=2)
     signals = Signals()
     signals.received = 15
-    result = Scheduler(study, engine, Live(study, io.StringIO()), pause=0.0).work(signals)
+    result = Scheduler(study, engine, Live(study, io.StringIO()), pause=0.0).run(signals)
     assert result.stopped
     assert engine.started == []
     assert work(study, {})[0].done == 3
@@ -151,7 +151,7 @@ def test_however_a_run_ends_when_told_to_stop_it_has_not_failed(study):
 
     signals = Signals()
     live = Live(study, io.StringIO())
-    result = Scheduler(study, Abrupt(study, {}, places=1), live, pause=0.0).work(signals)
+    result = Scheduler(study, Abrupt(study, {}, slots=1), live, pause=0.0).run(signals)
     assert result.stopped
     assert all(item.attempts == 0 for item in study.items())
 
@@ -164,7 +164,7 @@ def test_a_kill_after_the_plan_was_written_loses_nothing(study):
 
 def test_a_directory_with_another_study_a_run_or_files_is_refused(study, tmp_path):
     other = Plan(("point_omni",), ("me", "dcg_me", "pga_me"), seeds=5, preset="smoke")
-    with pytest.raises(ValueError, match="holds another study: seeds is 4, asked for was 5"):
+    with pytest.raises(ValueError, match="holds another study: seeds is 4, not 5"):
         open_study(study.path, other)
     run = tmp_path / "run"
     run.mkdir()

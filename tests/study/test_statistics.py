@@ -174,14 +174,32 @@ def test_the_interval_is_the_same_every_time():
     assert statistics.bootstrap_interval(A) == statistics.bootstrap_interval(list(A))
 
 
-def test_all_pairs_are_one_family():
-    found = statistics.compare({"a": A, "b": B, "c": [x + 0.05 for x in A]})
-    assert [(c.first, c.second) for c in found] == [("a", "b"), ("a", "c"), ("b", "c")]
-    for c in found:
-        assert c.bonferroni == pytest.approx(min(3 * c.p, 1.0))
-        assert c.smallest == statistics.smallest_p(8, 8)
-    assert found[0].superiority > 0.9
-    assert found[2].superiority < 0.1
+def test_comparisons_of_one_algorithm_over_all_tasks_are_one_family():
+    tasks = {"x": {"a": A, "b": B, "c": [x + 0.05 for x in A]}, "y": {"b": B, "a": A}}
+    found = statistics.compare_with("a", tasks)
+    assert [entry.comparison[:2] for entry in found["x"]] == [("a", "b"), ("a", "c")]
+    assert [entry.comparison[:2] for entry in found["y"]] == [("a", "b")]
+    everything = [*found["x"], *found["y"]]
+    assert [entry.family for entry in everything] == [3, 3, 3]
+    for entry in everything:
+        assert entry.bonferroni == pytest.approx(min(3 * entry.comparison.p, 1.0))
+        assert entry.comparison.smallest == statistics.smallest_p(8, 8)
+    p = [entry.comparison.p for entry in everything]
+    np.testing.assert_allclose([entry.holm for entry in everything], statistics.holm(p))
+    assert everything[0].comparison.superiority > 0.9
+    (other,) = statistics.compare_others("a", tasks["x"])
+    assert (other.first, other.second) == ("b", "c")
+    assert other.superiority < 0.1
+
+
+def test_what_cannot_be_compared_is_not_in_the_family():
+    tasks = {"x": {"a": A, "b": B}, "y": {"b": B}, "z": {"a": A, "b": [math.nan]}}
+    found = statistics.compare_with("a", tasks)
+    assert found["y"] == []
+    assert found["x"][0].bonferroni == found["x"][0].comparison.p
+    assert [entry.family for entry in (*found["x"], *found["z"])] == [1, 1]
+    assert math.isnan(found["z"][0].bonferroni)
+    assert statistics.compare_with("a", {"x": {"a": A}}) == {"x": []}
 
 
 def test_nothing_to_summarise():

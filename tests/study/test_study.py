@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from program import HERE, command, complaint, contents, elites, environment, rows, succeed
 
 from elites.study import collect
 from elites.study.study import Study
+from program import HERE, command, complaint, contents, elites, environment, rows, succeed
 
 PLAN = """
 tasks = ["point_omni"]
@@ -127,7 +127,7 @@ def test_a_signal_lets_runs_save_and_says_how_to_go_on(plan, tmp_path):
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 3
-    assert "everything is saved. Go on with:" in out
+    assert "everything is saved. Continue with:" in out
     assert Study(path).items()[0].attempts == 0
     text = page(path)
     assert "This study is unfinished" in text
@@ -139,7 +139,7 @@ def test_another_plan_in_the_same_directory_is_refused(finished, plan, tmp_path)
     other.write_text(PLAN.replace("seeds = 3", "seeds = 2"))
     before = contents(finished)
     said = complaint(elites("study", other, "--output", finished), 2)
-    assert "holds another study: seeds is 3, asked for was 2" in said
+    assert "holds another study: seeds is 3, not 2" in said
     assert contents(finished) == before
 
 
@@ -177,6 +177,8 @@ def test_the_report_has_what_a_reader_looks_for(finished):
     assert text.count("<figure") == 5  # curves over three axes, archives, additions
     for words in ("Metrics at the end", "Rank-sum tests", "Bonferroni", "Too few seeds to tell"):
         assert words in text
+    for title in ("QD-score of the actor, re-binned", "coverage of the actor, re-binned, in %"):
+        assert f"<th scope='row'>dcg_me</th><td>{title}</td>" in text
     assert "unfinished" not in text
     assert "http://" not in re.sub(r'xmlns(:\w+)?="[^"]*"|<!DOCTYPE[^>]*>', "", text)
     assert "<script" not in text
@@ -229,7 +231,7 @@ def test_results_of_another_program_lie_beside_ours(copy, tmp_path):
     before = (copy / "imported" / "theirs.csv").read_bytes()
     foreign.write_text("evaluations,metric,value\n64,qd_score,1\n")
     said = complaint(elites("report", copy, "--add", foreign), 2)
-    assert "is there already, with other contents" in said
+    assert "exists already, with other contents" in said
     assert (copy / "imported" / "theirs.csv").read_bytes() == before
     foreign.rename(tmp_path / "me.csv")
     said = complaint(elites("report", copy, "--add", tmp_path / "me.csv"), 2)
@@ -240,9 +242,36 @@ def test_foreign_seeds_are_not_extrapolated(tmp_path):
     foreign = tmp_path / "theirs.csv"
     lines = ["evaluations,metric,value,seed", "64,qd_score,1,0", "1000,qd_score,9,0"]
     foreign.write_text("\n".join([*lines, "64,qd_score,1,1", "128,qd_score,2,1"]) + "\n")
-    (group,) = collect.read_foreign(foreign, ["point_omni"])
+    (group,) = collect.read_imported(foreign, ["point_omni"])
     assert group.curves["evaluations"][-1].tolist() == [128, 128]
     assert group.final["qd_score"].tolist() == [pytest.approx(1 + 8 * 64 / 936), 2.0]
+
+
+@pytest.mark.parametrize(
+    ("header", "space"),
+    [
+        ("evaluations,metric,value,Seed", ""),
+        ("\ufeffEvaluations, Metric ,VALUE, seed ", " "),
+    ],
+)
+def test_foreign_columns_are_known_in_any_spelling(copy, tmp_path, header, space):
+    foreign = tmp_path / "theirs.csv"
+    rows = [(e, "qd_score", e * (1 + s), s) for s in range(3) for e in (64, 160, 320)]
+    lines = [",".join(f"{space}{cell}{space}" for cell in row) for row in rows]
+    foreign.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    succeed("report", copy, "--add", foreign)
+    text = (copy / "report" / "report.html").read_text()
+    assert "theirs on point_omni: imported, 3 seeds" in text
+    assert re.search(r"<th scope='row'>theirs</th><td>QD-score</td><td>640</td>", text)
+
+
+def test_foreign_seeds_are_not_extrapolated_to_the_left(tmp_path):
+    foreign = tmp_path / "theirs.csv"
+    lines = ["evaluations,metric,value,seed", "64,qd_score,1,0", "256,qd_score,7,0"]
+    foreign.write_text("\n".join([*lines, "128,qd_score,5,1", "256,qd_score,9,1"]) + "\n")
+    (group,) = collect.read_imported(foreign, ["point_omni"])
+    assert group.curves["evaluations"][:, 0].tolist() == [128, 256]
+    assert group.curves["qd_score"].tolist() == [[3.0, 5.0], [7.0, 9.0]]
 
 
 @pytest.mark.parametrize(
@@ -254,6 +283,22 @@ def test_foreign_seeds_are_not_extrapolated(tmp_path):
         (
             "evaluations,metric,value,task\n64,qd_score,3,moon\n",
             "line 2: task 'moon' is not one of",
+        ),
+        (
+            "evaluations,metric,value\n64,qd_score,1\n128,qd_score,3\n64,qd_score,2\n",
+            "theirs.csv, line 4: a second value of qd_score for 'theirs' on point_omni, seed 0, "
+            "after 64 evaluations; the first is in line 2. Number the seeds in a column 'seed'",
+        ),
+        (
+            "evaluations,metric,value,label,seed\n64,qd_score,1,a,7\n\n64.0,qd_score,1,a,7\n",
+            "line 4: a second value of qd_score for 'a' on point_omni, seed 7, after 64",
+        ),
+        ("evaluations,metric,value,Seed,seed\n64,qd_score,1,0,1\n", "2 columns named 'seed'"),
+        ("evaluations,metric,value\n64,qd_score\n", "line 2: 2 fields, but the header has 3"),
+        ("evaluations,metric,value\nnan,qd_score,1\n", "line 2: not a finite number"),
+        (
+            "evaluations,metric,value,seed\n64,qd_score,1,0\n128,qd_score,1,1\n",
+            "no evaluations in common: one begins after 128 evaluations, another ends after 64",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""The small tasks have the answers they claim."""
+"""Test the small tasks against their known optima."""
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,11 @@ from elites.core import networks
 from elites.tasks.analytic import best_point_fitness
 from elites.tasks.rollout import evaluate, rollout
 
-LANES = 8
+ROBOTS = 8
 
 
 def constant(task):
-    """Evaluations of policies that repeat one action [LANES, A]."""
+    """Return a compiled evaluation of policies that repeat one action [ROBOTS, A]."""
     return jax.jit(lambda actions, keys: rollout(task, lambda observation: actions, keys))
 
 
@@ -26,14 +26,14 @@ arm = constant(tasks.make("arm_reach"))
 
 
 def keys(seed=0):
-    return jax.random.split(jax.random.key(seed), LANES)
+    return jax.random.split(jax.random.key(seed), ROBOTS)
 
 
 places = st.tuples(*[st.floats(-1.0, 1.0, width=32)] * 2)
 
 
 @settings(max_examples=15)
-@given(st.lists(places, min_size=LANES, max_size=LANES))
+@given(st.lists(places, min_size=ROBOTS, max_size=ROBOTS))
 def test_constant_speed_is_the_best_way_to_every_place(wanted):
     task = tasks.make("point_omni")
     wanted = np.array(wanted, np.float32)
@@ -54,12 +54,12 @@ def test_no_policy_beats_the_known_optimum():
     evaluation = evaluate(task, network, policies, jax.random.key(0))
     best = best_point_fitness(task, evaluation.descriptors)
     assert (evaluation.fitness <= best + 1e-4).all()
-    assert float(jnp.ptp(evaluation.descriptors)) > 1.0  # they do go places
+    assert float(jnp.ptp(evaluation.descriptors)) > 1.0  # they reach different positions
     assert float((best - evaluation.fitness).max()) > 1.0  # and most waste effort
 
 
 def test_staying_put_is_the_fittest_behaviour_of_all():
-    evaluation = point(jnp.zeros((LANES, 2)), keys())
+    evaluation = point(jnp.zeros((ROBOTS, 2)), keys())
     np.testing.assert_array_equal(evaluation.fitness, 25.0)
     np.testing.assert_array_equal(evaluation.descriptors, 0.0)
 
@@ -68,11 +68,11 @@ def test_the_noisy_point_starts_elsewhere_with_every_key():
     task = tasks.make("noisy_point_omni")
     assert not task.deterministic
     assert tasks.make("point_omni").deterministic
-    still = jnp.zeros((LANES, 2))
+    still = jnp.zeros((ROBOTS, 2))
     first, again, other = noisy(still, keys(0)), noisy(still, keys(0)), noisy(still, keys(1))
     np.testing.assert_array_equal(first.descriptors, again.descriptors)
     assert (first.descriptors != other.descriptors).all()
-    assert len(np.unique(np.asarray(first.descriptors)[:, 0])) == LANES
+    assert len(np.unique(np.asarray(first.descriptors)[:, 0])) == ROBOTS
     assert float(jnp.abs(first.descriptors).max()) <= 0.1
     # Through `evaluate` the draw follows from the key as well.
     network = networks.policy(3, 2, (4,))
@@ -86,7 +86,7 @@ bends = st.floats(-1.0, 1.0, width=32)
 
 
 @settings(max_examples=15)
-@given(st.lists(bends, min_size=LANES, max_size=LANES))
+@given(st.lists(bends, min_size=ROBOTS, max_size=ROBOTS))
 def test_an_arm_with_equal_bends_is_best(bend):
     evaluation = arm(jnp.asarray(np.repeat(np.array(bend, np.float32)[:, None], 8, axis=1)), keys())
     np.testing.assert_allclose(evaluation.fitness, 1.0, atol=1e-6)
@@ -95,7 +95,7 @@ def test_an_arm_with_equal_bends_is_best(bend):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_arm_reaches_what_its_links_add_up_to(seed):
-    actions = np.random.default_rng(seed).uniform(-1, 1, (LANES, 8))
+    actions = np.random.default_rng(seed).uniform(-1, 1, (ROBOTS, 8))
     evaluation = arm(jnp.asarray(actions, jnp.float32), keys())
     heading = np.cumsum(actions * np.pi / 2, axis=1)
     hand = np.stack([np.cos(heading).sum(1), np.sin(heading).sum(1)], -1) / 8

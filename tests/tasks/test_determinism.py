@@ -1,6 +1,6 @@
-"""A policy evaluates to the same bits: again, in another order, and in any company.
+"""Test that a policy has the same bits again, in another order, and beside other policies.
 
-That holds at one shape of evaluation, which is why `evaluate` always runs full, padded batches.
+This holds for batches of one size, so `evaluate` always runs full, padded batches.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from elites import tasks
 from elites.core import networks
 from elites.tasks.rollout import evaluate
 
-# Long enough that a difference in the last bit would have grown: robots are chaotic.
+# Long enough that a difference in the last bit would grow, because the motion is chaotic.
 LENGTHS = {"ant_omni": 100, "anttrap_omni": 100, "hexapod_omni": 100, "walker_uni": 150}
 EVERY = [name for name in tasks.names() if tasks.make(name).deterministic]
 BATCH, COUNT = 32, 40  # two batches, the second one padded
@@ -43,7 +43,7 @@ def population(name):
 
 
 def bits(name, policies, seed=0):
-    """Fitness and descriptors of policies, as integers: no two zeros or NaNs are alike."""
+    """Return fitness and descriptors of policies as integers, which compares every bit."""
     found = evaluate(task_of(name), network_of(name), policies, jax.random.key(seed), batch=BATCH)
     assert found.valid.all()
     numbers = jnp.concatenate([found.fitness[:, None], found.descriptors], axis=1)

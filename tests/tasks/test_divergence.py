@@ -1,4 +1,4 @@
-"""A simulation that diverges is marked invalid and harms no neighbour in its batch."""
+"""Test that a diverging simulation is invalid and does not change others in its batch."""
 
 import dataclasses
 import functools
@@ -13,15 +13,15 @@ from elites.tasks.rollout import rollout
 from elites.tasks.task import Task, TaskState
 from reference_engine import model_data
 
-LANES, LENGTH = 32, 12
+ROBOTS, LENGTH = 32, 12
 
 
 @functools.cache
 def poisoned_rollout(name):
-    """Episodes of robots that act on what they see, plus a poison [LANES] on each action."""
+    """Return episodes of robots whose actions depend on observations, plus a value [ROBOTS]."""
     task = dataclasses.replace(tasks.make(name), episode_length=LENGTH)
-    keys = jax.random.split(jax.random.key(0), LANES)
-    phase = jnp.arange(LANES)[:, None] * 0.7
+    keys = jax.random.split(jax.random.key(0), ROBOTS)
+    phase = jnp.arange(ROBOTS)[:, None] * 0.7
 
     def run(poison):
         def act(observation):
@@ -33,7 +33,7 @@ def poisoned_rollout(name):
 
 
 def assert_only_these_failed(healthy, found, failed):
-    """Every field of every other lane has the bits of the run without the failing ones."""
+    """Check that all other robots have the same bits as without the failing ones."""
     others = np.setdiff1d(np.arange(len(healthy.valid)), failed)
     assert healthy.valid.all()
     np.testing.assert_array_equal(found.valid, ~np.isin(np.arange(len(healthy.valid)), failed))
@@ -50,9 +50,9 @@ def assert_only_these_failed(healthy, found, failed):
 @pytest.mark.parametrize("name", ["ant_omni", "walker_uni"])
 def test_absurd_actions_fail_alone(name):
     run = poisoned_rollout(name)
-    healthy = jax.tree.map(np.asarray, run(jnp.zeros(LANES)))
+    healthy = jax.tree.map(np.asarray, run(jnp.zeros(ROBOTS)))
     failed = np.array([0, 5, 9, 31])
-    poison = jnp.zeros(LANES).at[failed].set(jnp.array([jnp.inf, 1e30, jnp.nan, -1e30]))
+    poison = jnp.zeros(ROBOTS).at[failed].set(jnp.array([jnp.inf, 1e30, jnp.nan, -1e30]))
     found = jax.tree.map(np.asarray, run(poison))
     assert_only_these_failed(healthy, found, failed)
     assert (found.steps[failed] < LENGTH).all()
@@ -61,7 +61,7 @@ def test_absurd_actions_fail_alone(name):
 
 
 def test_motors_too_strong_for_the_integrator_fail_alone():
-    """A walker with motors of 1e29 N m: any action tears it apart, standing still does not."""
+    """With motors of 1e29 N m, any action makes the walker diverge. Standing still does not."""
     data = model_data("walker_uni")
     for actuator in data["actuators"]:
         actuator["strength"] = 1e29
@@ -82,14 +82,14 @@ def test_motors_too_strong_for_the_integrator_fail_alone():
         reset=lambda key: state_of(physics.reset(model)[0]),
         step=lambda state, action: state_of(physics.step(model, state.inner, action)[0]),
     )
-    keys = jax.random.split(jax.random.key(0), LANES)
+    keys = jax.random.split(jax.random.key(0), ROBOTS)
     run = jax.jit(
         lambda strength: rollout(
             task, lambda observation: jnp.repeat(strength[:, None], 6, axis=1), keys
         )
     )
-    healthy = jax.tree.map(np.asarray, run(jnp.zeros(LANES)))
+    healthy = jax.tree.map(np.asarray, run(jnp.zeros(ROBOTS)))
     failed = np.array([3, 4, 30])
-    found = jax.tree.map(np.asarray, run(jnp.zeros(LANES).at[failed].set(1.0)))
+    found = jax.tree.map(np.asarray, run(jnp.zeros(ROBOTS).at[failed].set(1.0)))
     assert_only_these_failed(healthy, found, failed)
     np.testing.assert_array_equal(healthy.fitness, LENGTH)

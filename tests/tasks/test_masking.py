@@ -1,7 +1,7 @@
-"""An episode that has ended contributes nothing more; one that diverged contributes nothing at all.
+"""Test that steps after the end of an episode do not count, nor any step of a diverged one.
 
-The task here is a clock: it counts its steps, ends when its time is up, and would pay ever higher
-rewards afterwards. What an episode should come to is computed step by step in plain Python.
+The task is a clock: it counts its steps, ends after a given number, and would give high rewards
+afterwards. The expected results are computed step by step in plain Python.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ LIFETIMES = [1, 2, 5, 6, 7, 100]  # ends early, on the very last step, or is cut
 
 
 def key_for(lifetime: int, breaks: int = 0):
-    """A key that tells the clock when to stop and, unless 0, at which step to give NaN."""
+    """Return a key that holds the number of steps and, unless 0, the step that gives NaN."""
     return jax.random.wrap_key_data(jnp.array([lifetime, breaks], jnp.uint32))
 
 
@@ -66,7 +66,7 @@ def run(task, keys):
 
 
 def expected_episode(lifetime):
-    """Rewards, descriptors and actions of the steps an episode takes."""
+    """Return actions, rewards and descriptors of the steps of an episode."""
     taken = min(lifetime, LENGTH)
     actions = [0.5 * t + 1.0 for t in range(taken)]
     rewards = [t + 1.0 + a for t, a in enumerate(actions)]
@@ -151,7 +151,7 @@ def test_masked_steps_are_zero(kind):
 
 @pytest.mark.parametrize("broken", ["reward", "observation", "descriptor"])
 def test_an_episode_that_diverges_is_invalid_and_stores_nothing(broken):
-    """At step 3 of 6: also the two sound steps before may not be stored."""
+    """An episode that fails at step 3 also loses the two valid steps before."""
     keys = [key_for(100), key_for(100, breaks=3), key_for(2), key_for(100, breaks=1)]
     evaluation = run(clock(broken=broken), keys)
     np.testing.assert_array_equal(evaluation.valid, [True, False, True, False])
@@ -163,7 +163,7 @@ def test_an_episode_that_diverges_is_invalid_and_stores_nothing(broken):
 
 
 def test_what_happens_after_the_end_cannot_invalidate_an_episode():
-    """The first clock would break in the very step after its end."""
+    """The first clock would give NaN in the step after its end."""
     evaluation = run(clock(), [key_for(2, breaks=3), key_for(100)])
     assert evaluation.valid.all()
     np.testing.assert_array_equal(evaluation.steps, [2, 6])

@@ -1,13 +1,13 @@
-"""The tasks behave as recorded from the original ones (brax 0.0.15).
+"""Compare the tasks with recordings of the original ones (brax 0.0.15).
 
-Single steps are compared tightly, from the recorded state; whole episodes over their first twenty
-steps only, since a robot with contacts is chaotic.
+Single steps are compared with tight bounds, from the recorded state. Episodes are compared over
+their first twenty steps only, because a robot with contacts is chaotic.
 
-Contacts switch: a point pushes only when it is below the ground and approaching, and friction acts
-only above 0.01 m/s. Where one of these numbers is zero up to rounding, float32 may decide either
-way and a single step differs visibly. Such steps are listed in `ON_A_THRESHOLD`, and the tests show
-for each that it is one: a float64 computation finds the number that is almost zero, and moving the
-start by roundings alone reproduces the recording.
+A contact acts only if its point is below the ground and approaches it. Friction acts only above
+0.01 m/s. If one of these numbers is zero up to rounding, float32 may decide either way, and a
+single step differs visibly. Such steps are listed in `ON_A_THRESHOLD`. For each of them, the tests
+show the number that is almost zero in float64, and that a change of the start by roundings
+reproduces the recording.
 """
 
 import numpy as np
@@ -15,8 +15,8 @@ import pytest
 
 from elites import tasks
 from recordings import (
-    LANES,
     POSITION,
+    ROBOTS,
     ROTATION,
     SPIN,
     TASKS,
@@ -76,12 +76,12 @@ def test_velocities_rotations_and_spins_after_one_step(name):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_few_steps_differ(name):
-    """Two of 1,500 here; another processor may round others across, but not many."""
+    """Two of 1,500 differ here. On other processors, a few others may differ."""
     assert len(steps_beyond(name)) <= 3
 
 
 def nearest_threshold(contacts):
-    """How close, in units of what float32 can tell, a contact came to switching."""
+    """Return how far a contact is from its threshold, in units of the float32 resolution."""
     closest = []
     for c in contacts:
         if c.approach < VELOCITY_NOISE:
@@ -112,7 +112,7 @@ def check_threshold(name, row):
 
     # Starts that differ from the recorded one by at most two roundings in each number.
     rng = np.random.default_rng(0)
-    starts = np.repeat(state[None], 2 * LANES, axis=0)
+    starts = np.repeat(state[None], 2 * ROBOTS, axis=0)
     starts = starts * (1 + rng.integers(-2, 3, starts.shape) * 2.0**-24)
     starts[0] = state
     found = bodies_of(
@@ -124,7 +124,7 @@ def check_threshold(name, row):
 
 
 def test_a_usual_step_is_far_from_every_threshold():
-    """The explanation above is not one that fits every step."""
+    """The explanation above does not apply to every step."""
     data = recording("ant_omni")
     _, _, contacts = reference_step("ant_omni", data["state"][3], data["action"][3])
     assert nearest_threshold(contacts) > 100.0
@@ -133,7 +133,7 @@ def test_a_usual_step_is_far_from_every_threshold():
 @pytest.mark.parametrize("name", TASKS)
 def test_observations_agree_where_the_states_do(name):
     error = np.abs(recorded_steps_repeated(name).observation - recording(name)["next_observation"])
-    # Velocities are the noisy part, of bodies between stiff springs.
+    # The velocities of bodies between stiff springs have the largest errors.
     assert error[agreeing(name)].max() <= 5e-4
     assert np.median(error[agreeing(name)].max(-1)) <= 1e-4
 
@@ -143,13 +143,13 @@ def test_rewards_and_descriptors_agree_where_the_states_do(name):
     found, data = recorded_steps_repeated(name), recording(name)
     assert np.abs(found.reward - data["reward"])[agreeing(name)].max() <= 1e-5
     error = np.abs(found.descriptor - data["next_descriptor"])[agreeing(name)]
-    # The Walker's is which feet touch: no rounding there.
+    # The descriptor of the Walker says which feet touch, so it has no rounding error.
     assert error.max() <= (0.0 if name == "walker_uni" else POSITION_BOUND[name])
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_episodes_end_where_they_were_recorded_to_end(name):
-    """Recorded ends include the time limit, which is not the task's business here.
+    """Recorded ends include the time limit, which is not part of the task here.
 
     No recorded Walker lasts until that limit: it falls before, so its ends are all its own.
     """
@@ -180,14 +180,14 @@ def test_the_rest_pose_is_the_recorded_one(name):
 
 @pytest.fixture(scope="module")
 def episodes():
-    """The recorded actions played from the start: observations, rewards and descriptors."""
+    """Return a function that plays the recorded actions from the start."""
     played = {}
 
     def play(name):
         if name not in played:
             data, world, rows = recording(name), first_world(name), []
             for action in data["episode_action"][:20]:
-                following = compiled_step(name)(world, np.tile(action, (LANES // 4, 1)))
+                following = compiled_step(name)(world, np.tile(action, (ROBOTS // 4, 1)))
                 parts = world.observation, world.descriptor, following.reward
                 rows.append([np.asarray(part)[:4] for part in parts])
                 world = following
@@ -198,7 +198,7 @@ def episodes():
 
 
 def episode_error(episodes, name):
-    """Of observations [20, 4, O], descriptors [20, 4, 2] and rewards [20, 4]."""
+    """Return the errors of observations [20, 4, O], descriptors [20, 4, 2], rewards [20, 4]."""
     data = recording(name)
     recorded = (data[f"episode_{k}"][:20] for k in ("observation", "descriptor", "reward"))
     return [np.abs(a - b) for a, b in zip(episodes(name), recorded, strict=True)]
@@ -216,7 +216,7 @@ def test_the_first_twenty_steps_of_the_ants(episodes, name):
 
 
 def test_the_first_twenty_steps_of_the_walker(episodes):
-    """But for one column of one episode.
+    """All agree except for one column of one episode.
 
     At reset a foot of the rest pose lies at the height of the ground up to rounding. In the first
     recorded episode the right foot was found not to touch, in the others both touch, and both do
@@ -233,7 +233,7 @@ def test_the_first_twenty_steps_of_the_walker(episodes):
 
 
 def test_the_first_twenty_steps_of_the_hexapod(episodes):
-    """Three episodes wholly; of the first, the place, and the rest with some noise.
+    """Three episodes agree. The first one agrees in position, and has larger errors otherwise.
 
     The hexapod starts with all feet on the ground's height. In the first step of the first episode
     feet pass that height within rounding in every substep, and some velocities of legs come out

@@ -1,4 +1,4 @@
-"""The tasks are those of the table: sizes, bounds, lengths, ends; and bad tasks are refused."""
+"""Test sizes, bounds, lengths and ends of the tasks, and the checks of own tasks."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from elites import tasks
 from elites.core import networks
 from elites.tasks import rollout
 from elites.tasks.task import Task, TaskState
-from recordings import LANES, TASKS, advance, bodies_of, first_world
+from recordings import ROBOTS, TASKS, advance, bodies_of, first_world
 from reference_engine import about, hamilton, turn
 
 # name: observation, action, episode, parameters of a [128, 128] policy, reach, kind of descriptor
@@ -61,9 +61,9 @@ def test_what_a_task_returns_has_the_sizes_it_states(name):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_episodes_start_at_rest_whatever_the_key(name):
-    task, world = tasks.make(name), first_world(name)  # one key for each lane
+    task, world = tasks.make(name), first_world(name)  # one key for each robot
     for leaf in jax.tree.leaves(world):
-        np.testing.assert_array_equal(leaf, np.repeat(np.asarray(leaf)[:1], LANES, axis=0))
+        np.testing.assert_array_equal(leaf, np.repeat(np.asarray(leaf)[:1], ROBOTS, axis=0))
     np.testing.assert_array_equal(bodies_of(name, world)[0], task.body_model.rest)
     assert not world.reward.any()
     assert not world.done.any()
@@ -82,22 +82,22 @@ def test_episodes_start_at_rest_whatever_the_key(name):
     ],
 )
 def test_an_episode_ends_when_the_torso_is_too_low_or_too_high(name, low, high):
-    """The robot is put at many heights around both bounds, and one step is taken.
+    """Take one step from many heights around both bounds.
 
-    All its bodies move up just fast enough that the ground it may be in does not push it out.
+    All bodies move up just fast enough that no ground contact acts.
     """
     task = tasks.make(name)
-    states = np.repeat(task.body_model.rest[None], 2 * LANES, axis=0)
+    states = np.repeat(task.body_model.rest[None], 2 * ROBOTS, axis=0)
     margin = 0.1 * (high - low)
     heights = np.concatenate(
-        [np.linspace(bound - margin, bound + margin, LANES) for bound in (low, high)]
+        [np.linspace(bound - margin, bound + margin, ROBOTS) for bound in (low, high)]
     )
     states[:, 2] += (heights - states[:, 2, 0])[:, None].astype(np.float32)
     states[:, 9] = np.float32(1.2 * 9.81 * task.body_model.dt)
-    world = advance(name, states, np.zeros((2 * LANES, task.action_size), np.float32))
+    world = advance(name, states, np.zeros((2 * ROBOTS, task.action_size), np.float32))
     z = bodies_of(name, world)[:, 2, 0]
     np.testing.assert_array_equal(world.done, (z < np.float32(low)) | (z > np.float32(high)))
-    for bound, near in ((low, slice(0, LANES)), (high, slice(LANES, None))):
+    for bound, near in ((low, slice(0, ROBOTS)), (high, slice(ROBOTS, None))):
         assert world.done[near].any(), bound
         assert not world.done[near].all(), bound
 
@@ -115,7 +115,7 @@ def test_the_walker_also_ends_when_it_leans_too_far():
         states.append(state)
     states = np.array(states, np.float32)
     states[:, 2] += np.float32(0.3)
-    world = advance("walker_uni", states, np.zeros((LANES, 6), np.float32))
+    world = advance("walker_uni", states, np.zeros((ROBOTS, 6), np.float32))
     bodies = bodies_of("walker_uni", world)
     assert ((bodies[:, 2, 0] > 0.7) & (bodies[:, 2, 0] < 2.0)).all()  # height is not the reason
     pitch = 2 * np.arctan2(bodies[:, 5, 0], bodies[:, 3, 0])  # it turns about y alone
@@ -126,7 +126,7 @@ def test_the_walker_also_ends_when_it_leans_too_far():
         assert not side.all()
 
 
-# -------------------------------------------------------------------- what the recordings lack
+# -------------------------------------------------------------- not covered by the recordings
 
 
 @pytest.mark.parametrize("name", ["ant_omni", "anttrap_omni"])
@@ -143,7 +143,7 @@ def test_observed_places_are_clipped_but_the_state_is_not(name):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_reward_is_never_negative(name):
-    """At a strong action, outside what a policy can give, the effort exceeds the rest."""
+    """For actions outside [-1, 1], the cost of the action exceeds the rest of the reward."""
     task = tasks.make(name)
     action = np.zeros((1, task.action_size), np.float32)
     action[0, 0] = 3.2 if name != "walker_uni" else 40.0

@@ -13,7 +13,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 import elites
-from elites.core import networks
+from elites.core import counter, networks
 from elites.core import replay as replays
 from elites.tasks.rollout import evaluate
 from small import SMALL
@@ -306,6 +306,69 @@ search.save({str(tmp_path / "search.npz")!r})
     np.testing.assert_array_equal(here.ask().policies, other.ask().policies)
 
 
+TOLD_ELSEWHERE = """
+import sys
+sys.path[:0] = {path!r}
+import test_ask_tell as here
+search = here.small_search()
+for _ in range(3):
+    here.told_the_same(search)
+search.ask()
+search.save({file!r})
+"""
+
+
+def small_search() -> elites.AskTell:
+    sizes = {"batch_size": 8, "cells": 16, "critic_steps": 2, "pg_steps": 1, "td3_batch_size": 4}
+    networks_ = dict.fromkeys(("policy_hidden", "actor_hidden", "critic_hidden"), (4,))
+    return elites.ask_tell(outside(), "dcg_me", seed=4, replay_size=100, **sizes, **networks_)
+
+
+def told_the_same(search: elites.AskTell, pending: bool = False) -> None:
+    """Tell results that depend only on what is asked, now or before (`pending`)."""
+    asked = search.asked() if pending else search.ask()
+    count = len(asked)
+    actions = np.asarray(asked.act(np.zeros((count, 3), np.float32)))
+    episodes = [
+        elites.Episode(np.zeros((3, 3)), np.stack([a, a]), np.array([1.0, a[0]]), False)
+        for a in actions
+    ]
+    search.tell(1.0 + actions[:, 0], 0.9 * actions, episodes=episodes)
+
+
+def test_a_learning_search_goes_on_in_another_process_to_the_same_bits(tmp_path, quick_compiler):
+    """Three requests told and a fourth asked there, told here: the whole state is the same."""
+    file = str(tmp_path / "search.npz")
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
+    script = TOLD_ELSEWHERE.format(path=paths, file=file)
+    environment = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+    here, straight = small_search(), small_search()
+    here.load(file)
+    told_the_same(here, pending=True)
+    for _ in range(4):
+        told_the_same(straight)
+    for a, b in zip(jax.tree.leaves(here.state), jax.tree.leaves(straight.state), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert here.metrics.keys() == straight.metrics.keys()
+    for name, value in here.metrics.items():
+        np.testing.assert_array_equal(value, straight.metrics[name])
+
+
+def test_a_search_takes_what_training_takes():
+    """An algorithm as a function, a preset, and a record of hyperparameters."""
+    builders = elites.core.algorithms
+    hp = elites.Hyperparameters(cells=7, batch_size=8)
+    search = elites.ask_tell(outside(), builders.me, hp=hp)
+    assert (search.algorithm.name, search.algorithm.cells) == ("me", 7)
+    assert elites.ask_tell(outside(), "me", preset="smoke").algorithm.cells == 32
+    assert elites.ask_tell(outside(), "me", preset="smoke", cells=9).algorithm.cells == 9
+    with pytest.raises(ValueError, match=r"hp must be an elites\.Hyperparameters record, got"):
+        elites.ask_tell(outside(), "me", hp={"cells": 3})
+    with pytest.raises(ValueError, match="Did you mean 'seed'"):
+        elites.ask_tell(outside(), "me", sead=3)
+
+
 def outside(**changes):
     return elites.ExternalTask(
         **{
@@ -437,7 +500,7 @@ def test_episodes_of_any_length_are_stored(quick_compiler):
     assert dict(zip(rewards, counts, strict=True)) == {0.0: 1, 10.0: 4, 20.0: 2, 30.0: 3, 50.0: 1}
     assert columns["done"].sum() == 2  # rows 0 and 2; row 4 failed
     assert columns["truncation"].sum() == 3
-    assert int(search.state.env_steps) == stored
+    assert counter.value(search.state.env_steps) == stored
     assert int(search.state.rejected) == 1
 
 

@@ -1,11 +1,26 @@
-"""What the terminal shows: a line that changes, or plain lines where there is none."""
+"""The progress display: one line that changes on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import io
+import os
+import pty
 import re
+import struct
+import subprocess
+import sys
+import termios
 
 from elites.training import progress
+from program import POINT, environment
+
+# Every field of the progress line, whole or left out.
+LINE = re.compile(
+    r"(\[[#.]+\]  )?\d+/\d+(  \d+\.\d (iterations/s|s/iteration))?(  [\d,]+ evaluations)?"
+    r"(  QD-score -?[\d,]+)?(  coverage \d+\.\d %)?(  (\d+ (h|min|s) ?)+ left)?"
+)
 
 
 class Terminal(io.StringIO):
@@ -24,17 +39,59 @@ def test_a_terminal_gets_one_line_that_changes(monkeypatch):
     text = stream.getvalue()
     assert re.search(r"compiled in \d+\.\d s", text)
     last = text.splitlines()[-1].rpartition("\x1b[K")[2]
-    assert last.startswith("[####################] 10/10")
+    assert last.startswith("[##########]  10/10")
     for words in ("5,000 evaluations", "QD-score 123,456", "coverage 50.0 %", "0 s left"):
         assert words in last
     assert text.endswith("\n")
 
 
-def test_a_narrow_terminal_is_not_overflown(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "30")
+def shown_at(width: int, monkeypatch, **metrics: float) -> str:
+    monkeypatch.setenv("COLUMNS", str(width))
     stream = Terminal()
-    progress.Progress(10, stream=stream).update(3, 5000, 123456.0, 0.5)
-    assert len(stream.getvalue().rpartition("\x1b[K")[2]) < 30
+    progress.Progress(3906, stream=stream).update(1234, **metrics)
+    return stream.getvalue().rpartition("\x1b[K")[2]
+
+
+def test_a_narrow_terminal_gets_fewer_fields_but_whole_ones(monkeypatch):
+    for width in range(20, 121):
+        line = shown_at(width, monkeypatch, evaluations=315904, qd_score=1234567.0, coverage=0.5)
+        assert len(line) < width
+        assert LINE.fullmatch(line), line
+        assert "1234/3906" in line
+
+
+def test_eighty_columns_show_what_matters_most(monkeypatch):
+    line = shown_at(80, monkeypatch, evaluations=315904, qd_score=1234567.0, coverage=0.5)
+    assert line.startswith("[###.......]  1234/3906  QD-score 1,234,567  coverage 50.0 %  ")
+    assert line.endswith(" left")
+
+
+def run_on_terminal(columns: int, *arguments: object) -> str:
+    """Run the command with its stderr on a terminal of that width; return what it wrote there."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    command = [sys.executable, "-m", "elites", *map(str, arguments)]
+    environ = {k: v for k, v in environment().items() if k not in ("COLUMNS", "LINES")}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": theirs}
+    with subprocess.Popen(command, env=environ, **quiet) as process:
+        os.close(theirs)
+        written = b""
+        with contextlib.suppress(OSError):  # Linux reports the end of a terminal as an error
+            while part := os.read(ours, 4096):
+                written += part
+    os.close(ours)
+    assert process.returncode == 0, written
+    return written.decode()
+
+
+def test_the_command_never_cuts_a_number(tmp_path):
+    text = run_on_terminal(80, "train", *POINT, "--output", tmp_path / "run")
+    shown = [state.splitlines()[0] for state in text.split("\r\x1b[K") if state.strip()]
+    states = [state for state in shown if re.search(r"\d/9", state)]
+    assert "9/9" in states[-1]
+    for state in states:
+        assert LINE.fullmatch(state), state
+        assert len(state) < 80
 
 
 def test_a_notebook_overwrites_what_it_cannot_erase():

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,6 +21,27 @@ pytestmark = pytest.mark.usefixtures("quick_compiler")
 def run() -> elites.Run:
     with quick.compiling():
         return elites.train("point_omni", "dcg_me", seeds=(5, 6), evaluations=32 * 4, **SMALL)
+
+
+@pytest.fixture(scope="module")
+def tall() -> elites.Run:
+    """The point whose second coordinate is reported in a range ten times as long."""
+    point = elites.tasks.make("point_omni")
+
+    def stretched(state: elites.TaskState) -> elites.TaskState:
+        place = state.descriptor
+        return state._replace(descriptor=jnp.stack([place[0], 10.0 + 10.0 * place[1]]))
+
+    task = dataclasses.replace(
+        point,
+        name="tall",
+        descriptor_low=(-1.0, 0.0),
+        descriptor_high=(1.0, 20.0),
+        reset=lambda key: stretched(point.reset(key)),
+        step=lambda state, action: stretched(point.step(state, action)),
+    )
+    with quick.compiling():
+        return elites.train(task, "dcg_me", evaluations=32 * 8, **SMALL)
 
 
 def test_best_seed_is_shown(run):
@@ -43,6 +68,52 @@ def test_archive_is_a_sequence_of_elites(run):
         archive.nearest([1.0, 2.0, 3.0])
 
 
+def test_distances_are_relative_to_the_ranges(tall):
+    """Cells, the nearest elite and errors count an axis of [0, 20] like one of [-1, 1]."""
+    archive, ranges = tall.archive, np.array([2.0, 20.0])
+    reached = archive.arrays.descriptors[archive.cells] / ranges
+    away = np.linalg.norm(reached[:, None] - archive.arrays.centroids[None] / ranges, axis=-1)
+    np.testing.assert_array_equal(away.argmin(axis=1), archive.cells)
+    in_task_units = archive.arrays.descriptors[archive.cells]
+    away = np.linalg.norm(in_task_units[:, None] - archive.arrays.centroids[None], axis=-1)
+    assert (away.argmin(axis=1) != archive.cells).any(), "the test would not notice"
+
+    rng = np.random.default_rng(0)
+    for asked in rng.uniform((-1, 0), (1, 20), (20, 2)):
+        nearest = np.linalg.norm((archive.descriptors - asked) / ranges, axis=1).argmin()
+        assert archive.nearest(asked).cell == archive.cells[nearest]
+
+    again = tall.reevaluate()
+    off = (again.actor_descriptors[0][archive.cells] - archive.descriptors) * [10.0, 1.0]
+    error = np.linalg.norm(off, axis=1).mean()
+    np.testing.assert_allclose(again.actor_descriptor_error[0], error, rtol=1e-5)
+
+
+def test_rebinned_scores_are_those_of_an_archive_of_the_actors_rollouts(run):
+    again, size = run.reevaluate(), SMALL["cells"]
+    for i in range(2):
+        best: dict[int, float] = {}
+        for cell, fitness in zip(again.actor_cells[i], again.actor_fitness[i], strict=True):
+            if cell >= 0:
+                best[cell] = max(best.get(cell, -np.inf), fitness)
+        np.testing.assert_allclose(again.actor_rebinned_qd_score[i], sum(best.values()), rtol=1e-5)
+        np.testing.assert_allclose(again.actor_rebinned_coverage[i], len(best) / size, rtol=1e-6)
+        # Every elite is in the cell it reached, so nothing changes for the archive.
+        np.testing.assert_allclose(again.rebinned_qd_score[i], again.qd_score[i], rtol=1e-6)
+    assert (again.actor_rebinned_qd_score < again.actor_qd_score).all()
+
+
+def test_environment_steps_are_counted_beyond_32_bits(run):
+    nearly = np.array([[2**32 - 1, 0]] * 2, np.uint32)
+    state = jax.tree.map(jnp.copy, run.state)._replace(env_steps=jnp.asarray(nearly))
+    batched = elites.training.Batched(run.algorithm, 2)
+    keys = elites.training.seed_keys(run.seeds)
+    _, metrics = batched.step(state, elites.training.iteration_keys(keys, 4))
+    steps = elites.training.named(metrics)["env_steps"]
+    taken = run.metrics["env_steps"][-1] - run.metrics["env_steps"][-2]
+    np.testing.assert_array_equal(steps, 2**32 - 1 + taken)
+
+
 @pytest.mark.parametrize("origin", [3, -1])
 def test_an_archive_of_another_algorithm_is_not_shown_as_empty(run, origin):
     """An IndexError inside a sequence would end a loop over it without a word."""
@@ -56,6 +127,12 @@ def test_an_archive_of_another_algorithm_is_not_shown_as_empty(run, origin):
     with pytest.raises(ValueError, match=said):
         list(foreign)
     assert foreign[-1].origin in run.algorithm.origins
+
+
+def test_a_rollout_of_something_else_is_refused(run):
+    for other in (0, dataclasses.replace(run.archive[0], policy=np.zeros(3))):
+        with pytest.raises(ValueError, match=r"rollout takes an elite with \d+ parameters"):
+            run.rollout(other)
 
 
 def test_actor_takes_descriptors_in_task_units():

@@ -1,4 +1,4 @@
-"""Who may ask the server, and for what: through its socket, as any program on the machine could."""
+"""Test the server through its socket: access, files, endpoints and errors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import threading
 import time
 
 import pytest
-from page import SCENES, ready, serving
-from program import SMOKE, complaint, elites, started, succeed
 
 from browser import browsing, errors, needs_browser
 from elites.runs.checkpoint import complete
 from elites.runs.directory import RunDirectory, RunError
-from elites.viewer.replay import Player
+from elites.viewer.player import Player
+from page import SCENES, ready, serving
+from program import SMOKE, complaint, elites, rows, started, succeed
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def error_of(answer) -> str:
     return json.loads(answer[2])["error"]
 
 
-# --------------------------------------------------------------------------- where it is served
+# -------------------------------------------------------------------------------------- address
 
 
 def test_it_listens_on_this_machine_alone(server):
@@ -74,12 +74,12 @@ def test_a_port_that_is_taken(run):
         said = complaint(elites("view", run, "--no-browser", "--port", port), 2)
         assert f"port {port}" in said
         assert "taken" in said
-    with serving(run) as first, serving(run) as second:  # without a wish, the next free one
+    with serving(run) as first, serving(run) as second:  # by default, the next free port
         assert first.port != second.port
         assert first.get("/api/run")[0] == second.get("/api/run")[0] == 200
 
 
-# ---------------------------------------------------------------------------------- who may ask
+# --------------------------------------------------------------------------------------- access
 
 
 def test_a_foreign_host_or_origin_is_refused(server):
@@ -139,7 +139,7 @@ def test_every_answer_says_what_a_page_may_do(server):
         assert headers["x-content-type-options"] == "nosniff"
 
 
-# ------------------------------------------------------------------------------ what is asked for
+# ------------------------------------------------------------------------------------ endpoints
 
 
 @pytest.mark.parametrize(
@@ -151,16 +151,16 @@ def test_every_answer_says_what_a_page_may_do(server):
         ("watch?iteration={i}&seed=0&cell=nan", 400, "got 'nan'"),
         ("watch?iteration={i}&seed=0&cell=1.5", 400, "got '1.5'"),
         ("watch?iteration={i}&seed=0", 400, "cell must be a whole number"),
-        ("watch?iteration={i}&seed=9&cell=0", 404, "seed 9 is not one of this run's: 0"),
+        ("watch?iteration={i}&seed=9&cell=0", 404, "the run has no seed 9. Its seeds are 0"),
         ("watch?iteration=99999&seed=0&cell=0", 404, "policies of iteration 99999 are not kept"),
         ("archive?iteration=99999&seed=0", 404, "no snapshot of iteration 99999"),
         ("archive?iteration=1e400&seed=0", 400, "iteration must be a whole number"),
         ("archive?iteration={nines}&seed=0", 400, "iteration must be a whole number"),
-        ("ask?iteration={i}&seed=0&descriptor=nan,0", 400, "finite"),
-        ("ask?iteration={i}&seed=0&descriptor=inf,0", 400, "finite"),
-        ("ask?iteration={i}&seed=0&descriptor=0", 400, "has 2 numbers, got 1"),
-        ("ask?iteration={i}&seed=0&descriptor=a,b", 400, "must be numbers"),
-        ("ask?iteration={i}&seed=0&descriptor=1e9,0", 400, "lies between"),
+        ("request?iteration={i}&seed=0&descriptor=nan,0", 400, "finite"),
+        ("request?iteration={i}&seed=0&descriptor=inf,0", 400, "finite"),
+        ("request?iteration={i}&seed=0&descriptor=0", 400, "has 2 numbers, got 1"),
+        ("request?iteration={i}&seed=0&descriptor=a,b", 400, "must be numbers"),
+        ("request?iteration={i}&seed=0&descriptor=1e9,0", 400, "lies between"),
         ("metrics?after=abc", 400, "after must be a whole number"),
     ],
 )
@@ -177,10 +177,10 @@ def test_an_empty_cell_is_refused_in_words(server):
     cell = archive["fitness"].index(None)
     answer = server.get(f"/api/watch?iteration={about['kept'][-1]}&seed=0&cell={cell}")
     assert answer[0] == 404
-    assert error_of(answer) == f"cell {cell} is empty: no elite lives there"
+    assert error_of(answer) == f"cell {cell} is empty: it has no elite"
 
 
-def test_a_question_that_a_page_has_given_up_is_not_computed(run):
+def test_a_superseded_request_is_not_computed(run):
     player = Player(RunDirectory(run))
     fitness = player._loaded[player.newest].archives.fitness[0]
     cell = int(fitness.argmax())
@@ -192,7 +192,7 @@ def test_a_question_that_a_page_has_given_up_is_not_computed(run):
         except RunError as error:
             said[count] = str(error)
 
-    with player._turn:  # a rollout is under way
+    with player._rollout_lock:  # a rollout is under way
         asking = [threading.Thread(target=watch, args=(count,)) for count in (1, 2)]
         for thread in asking:
             thread.start()
@@ -200,8 +200,22 @@ def test_a_question_that_a_page_has_given_up_is_not_computed(run):
             time.sleep(0.01)
     for thread in asking:
         thread.join()
-    # The first may have come after the second had counted itself: it is not wanted in any case.
-    assert said == {1: "the page has asked for something else meanwhile", 2: cell}
+    # The first request is dropped even if it was sent after the second.
+    assert said == {1: "the page has sent a newer request", 2: cell}
+
+
+def test_the_axes_have_the_names_of_the_task(server, run, tmp_path):
+    named = [{"name": "final x", "unit": ""}, {"name": "final y", "unit": ""}]
+    assert server.json("/api/run")["axes"] == named
+    # Runs of earlier versions have no names.
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy, symlinks=True)
+    facts = json.loads((copy / "resolved.json").read_text())
+    del facts["descriptor_names"], facts["descriptor_units"]
+    (copy / "resolved.json").write_text(json.dumps(facts))
+    with serving(copy) as old:
+        names = [axis["name"] for axis in old.json("/api/run")["axes"]]
+        assert names == ["descriptor 1", "descriptor 2"]
 
 
 def test_a_page_of_another_run_is_told_so(server):
@@ -209,7 +223,7 @@ def test_a_page_of_another_run_is_told_so(server):
     assert server.get(f"/api/cells?run={about['id']}")[0] == 200
     answer = server.get("/api/cells?run=another")
     assert answer[0] == 409
-    assert "another run is served here now" in error_of(answer)
+    assert "this server shows another run now" in error_of(answer)
 
 
 def test_errors_of_an_evaluation_beside_training_are_shown(run, tmp_path):
@@ -221,6 +235,9 @@ def test_errors_of_an_evaluation_beside_training_are_shown(run, tmp_path):
         assert server.json("/api/run")["evaluated"] == int(number)
         archive = server.json(f"/api/archive?iteration={int(number)}&seed=0")
         assert any(value is not None for value in archive["actor_error"])
+        rebinned = [value for value in archive["actor_rebinned"] if value is not None]
+        table = rows(copy / f"evaluation_{number}" / "metrics.csv")[0]
+        assert sum(rebinned) == pytest.approx(float(table["actor_rebinned_qd_score"]), rel=1e-4)
 
 
 def test_only_reading_is_possible(server):
@@ -238,8 +255,12 @@ def test_only_reading_is_possible(server):
 @needs_browser
 def test_a_run_with_an_evil_name_is_text(run, tmp_path):
     evil = "<script>alert(1)</script><img src=x onerror=alert(2)>".replace("/", "\u2215")
+    quoted = "'single' \"double\" $dollar$ &amp; </script>"
     copy = tmp_path / evil
     shutil.copytree(run, copy, symlinks=True)
+    facts = json.loads((copy / "resolved.json").read_text())
+    facts |= {"descriptor_names": [evil, quoted], "descriptor_units": [quoted, evil]}
+    (copy / "resolved.json").write_text(json.dumps(facts))
     page_file = tmp_path / "page.html"
     succeed("view", copy, "--export", page_file, "--rollouts", 1)
     with serving(copy) as server:
@@ -249,6 +270,17 @@ def test_a_run_with_an_evil_name_is_text(run, tmp_path):
                 ready(page)
                 assert page.locator("h1").inner_text() == evil
                 assert page.locator("img, h1 *").count() == 0
+                labels = page.locator("#request-numbers label")
+                assert labels.all_text_contents() == [f"{evil} ", f"{quoted} "]
+                named = [
+                    label.get_attribute("aria-label")
+                    for label in page.locator("#request-numbers input").all()
+                ]
+                assert named == [f"{evil} ({quoted})", f"{quoted} ({evil})"]
+                assert page.locator("#request-numbers label > :not(input)").count() == 0
+                page.locator("#map").focus()
+                page.keyboard.press("ArrowRight")
+                assert page.locator("#tooltip *").count() == 0
                 assert all(url.startswith((address, server.address, "data:")) for url in asked)
                 assert errors(complaints) == []
 
@@ -256,7 +288,8 @@ def test_a_run_with_an_evil_name_is_text(run, tmp_path):
 @needs_browser
 def test_an_empty_archive_is_explained(tmp_path):
     path = tmp_path / "run"
-    succeed("train", f"{SCENES}:nowhere", "me", *SMOKE, "--evaluations", 96, "--output", path)
+    done = elites("train", f"{SCENES}:nowhere", "me", *SMOKE, "--evaluations", 96, "--output", path)
+    assert "every evaluation was rejected" in complaint(done, 1)
     with serving(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
@@ -264,7 +297,7 @@ def test_an_empty_archive_is_explained(tmp_path):
         assert errors(complaints) == []
 
 
-# ---------------------------------------------------------------------------------- nothing served
+# -------------------------------------------------------------------- runs that cannot be served
 
 
 def test_what_is_not_a_run_is_not_served(tmp_path):
@@ -304,7 +337,7 @@ def test_weights_outside_of_the_run_are_not_served(run, tmp_path):
     weights = complete(copy / "checkpoints")[-1] / "weights.npz"
     weights.rename(tmp_path / "weights.npz")
     weights.symlink_to(tmp_path / "weights.npz")
-    assert "leads out of the run" in complaint(elites("view", copy, "--no-browser"), 1)
+    assert "is a link out of the run" in complaint(elites("view", copy, "--no-browser"), 1)
 
 
 @pytest.mark.parametrize(
@@ -320,7 +353,7 @@ def test_damaged_facts_are_not_served(run, tmp_path, text, said):
 
 
 def test_a_task_that_has_changed_is_not_served(tmp_path):
-    """Its rollouts would not be those of the archive."""
+    """Its rollouts would differ from those of the archive."""
     task = tmp_path / "mine.py"
     task.write_text(
         "import dataclasses\nfrom elites import tasks\n\ndef shorter():\n"
@@ -335,7 +368,7 @@ def test_a_task_that_has_changed_is_not_served(tmp_path):
 
 
 def test_another_run_in_its_place_is_noticed(run, tmp_path):
-    """Its policies would be played as those of the run that was there before."""
+    """The policies of one run must not be shown with the archive of another."""
     copy, other = tmp_path / "run", tmp_path / "other"
     shutil.copytree(run, copy, symlinks=True)
     succeed("train", "point_omni", "dcg_me", *SMOKE, "--output", other)
@@ -344,19 +377,19 @@ def test_another_run_in_its_place_is_noticed(run, tmp_path):
         assert server.get("/api/metrics?after=0")[0] == 200
         copy.rename(tmp_path / "away")
         answer = server.get("/api/run")
-        assert (answer[0], error_of(answer)) == (404, f"the run at {copy} is gone")
+        assert (answer[0], error_of(answer)) == (404, f"the run at {copy} does not exist any more")
         other.rename(copy)
         for path in ("/api/run", f"/api/watch?iteration={about['kept'][-1]}&seed=0&cell=0"):
             answer = server.get(path)
             assert answer[0] == 409
-            assert "is another one now" in error_of(answer)
+            assert "contains another run now" in error_of(answer)
         copy.rename(other)
         (tmp_path / "away").rename(copy)
         assert server.json("/api/run") == about
 
 
 def test_a_run_that_saves_all_the_time_is_served(tmp_path):
-    """Its checkpoints are dropped while the page's server reads them."""
+    """Training removes checkpoints while the server reads them."""
     path = tmp_path / "run"
     endless = ("--evaluations", 10**7, "--checkpoint-every", 1)
     training = started("train", "point_omni", "me", *SMOKE, *endless, "--output", path)

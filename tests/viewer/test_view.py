@@ -1,4 +1,4 @@
-"""The page in a real browser, of a real run: look, click, ask, watch, scrub, share."""
+"""Test the page of a run in a real browser."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import shutil
 
 import numpy as np
 import pytest
-from page import SCENES, click_map, numbers, on_map, ready, repeating, serving, watched
-from program import SMOKE, started, succeed
 
 from browser import browsing, drawn, errors, needs_browser
+from page import SCENES, click_map, numbers, on_map, ready, repeating, serving, watched
+from program import SMOKE, started, succeed
 
 pytestmark = needs_browser
 
@@ -42,7 +42,7 @@ def opened(server):
 
 @pytest.fixture(scope="module")
 def known(server):
-    """What the server says of the run: the archive of the seed that is shown first."""
+    """Return what the server says of the run, its cells and all its archives."""
     about = server.json("/api/run")
     cells = server.json("/api/cells")
     archives = {
@@ -54,7 +54,7 @@ def known(server):
 
 
 def places(known, seed: int, iteration: int, filled: bool) -> list[tuple[int, tuple[float, float]]]:
-    """Cells, filled or empty, and where their middles are in shares of the bounds."""
+    """Return filled or empty cells, and their centroids in shares of the bounds."""
     about, cells, archives = known
     fitness = archives[seed, iteration]["fitness"]
     low, high = np.array(about["low"]), np.array(about["high"])
@@ -97,14 +97,14 @@ def test_a_filled_cell_plays_its_elite_beside_the_distilled_policy(opened, known
     watched(page)
     assert page.locator("#elite-title").inner_text() == f"Elite of cell {cell}"
     elite, actor = numbers(page, "elite"), numbers(page, "actor")
-    # The archive is repeated to the bit: the elite reaches what it is stored for.
-    assert elite["distance"] == "0"
+    # The recording repeats the archive exactly: the elite reaches its stored descriptor.
+    assert elite["error"] == "0"
     assert elite["descriptor"] == elite["reached"]
     assert "stored" not in elite["fitness"]
-    assert actor["asked for"] == elite["descriptor"]
-    assert float(actor["distance"]) >= 0
+    assert actor["requested"] == elite["descriptor"]
+    assert float(actor["error"]) >= 0
     # It moves by itself: later frames, other pixels, on both stages.
-    page.locator("#moment").fill("0")
+    page.locator("#frame").fill("0")
     drawn(page)
     before = {who: picture(page, f"#{who}-stage") for who in ("elite", "actor")}
     page.locator("#play").click()
@@ -120,9 +120,9 @@ def test_play_pause_scrub_and_camera(opened, known):
     click_map(page, places(known, seed, last, filled=True)[0][1])
     watched(page)
     page.wait_for_function("() => document.getElementById('play').textContent === 'Play'")
-    end = int(page.locator("#moment").input_value())
-    assert end == int(page.locator("#moment").get_attribute("max")) > 0  # played to its end
-    page.locator("#moment").fill(str(end // 2))
+    end = int(page.locator("#frame").input_value())
+    assert end == int(page.locator("#frame").get_attribute("max")) > 0  # played to its end
+    page.locator("#frame").fill(str(end // 2))
     page.wait_for_function(
         "f => Number(document.getElementById('elite-stage').dataset.frame) === f", arg=end // 2
     )
@@ -131,7 +131,7 @@ def test_play_pause_scrub_and_camera(opened, known):
         drawn(page)
     assert page.locator("#elite-stage").get_attribute("data-frame") == str(end // 2)  # paused
     assert picture(page, "#elite-stage") == still
-    page.locator("#camera").select_option("stay")
+    page.locator("#camera").select_option("fixed")
     drawn(page)
     assert picture(page, "#elite-stage") != still
     page.locator("#elite-stage").focus()
@@ -148,7 +148,7 @@ def test_play_pause_scrub_and_camera(opened, known):
     assert errors(complaints) == []
 
 
-def test_an_empty_place_is_asked_for(opened, known):
+def test_an_empty_cell_requests_its_descriptor(opened, known):
     page, _, complaints = opened
     seed, last = chosen_seed(page), known[0]["iterations"][-1]
     before = picture(page, "#map")
@@ -156,25 +156,29 @@ def test_an_empty_place_is_asked_for(opened, known):
     click_map(page, share)
     watched(page)
     low, high = np.array(known[0]["low"]), np.array(known[0]["high"])
-    asked = [float(v) for v in numbers(page, "actor")["asked for"].split(",")]
+    asked = [float(v) for v in numbers(page, "actor")["requested"].split(",")]
     np.testing.assert_allclose(asked, low + np.array(share) * (high - low), atol=0.01)
     assert page.locator("#elite-title").inner_text().startswith("Nearest elite, of cell ")
     page.mouse.move(0, 0)
     assert picture(page, "#map") != before  # asked and reached are drawn
-    # The same place in numbers, by the keyboard.
-    form = page.locator("#ask-numbers input")
+    # The form requests a descriptor by its numbers.
+    assert page.locator("#request-numbers label").all_text_contents() == [
+        "final x ",
+        "final height ",
+    ]
+    form = page.locator("#request-numbers input")
     form.nth(0).fill("0.5")
     form.nth(1).fill("0.25")
     form.nth(1).press("Enter")
     page.wait_for_function(
         "() => document.getElementById('actor-numbers').textContent.includes('0.5, 0.25')"
     )
-    # Where an elite lives, the distilled policy can be asked as well.
-    page.get_by_label("ask for the place").check()
+    # A filled cell can be requested, too.
+    page.get_by_label("requests the descriptor").check()
     click_map(page, places(known, seed, last, filled=True)[0][1])
     watched(page)
-    assert numbers(page, "actor")["asked for"] != "0.5, 0.25"
-    assert page.locator("#actor-title").inner_text() == "Distilled policy, asked for this"
+    assert numbers(page, "actor")["requested"] != "0.5, 0.25"
+    assert page.locator("#actor-title").inner_text() == "Distilled policy, requested descriptor"
     assert errors(complaints) == []
 
 
@@ -184,7 +188,7 @@ def test_the_time_slider_shows_the_archive_as_it_was(opened, known):
     seed, first = chosen_seed(page), about["iterations"][0]
     assert first not in about["kept"]
     now = picture(page, "#map")
-    page.locator("#time").fill("0")
+    page.locator("#iteration").fill("0")
     page.wait_for_function(
         "i => document.getElementById('status').textContent.startsWith(`iteration ${i}:`)",
         arg=first,
@@ -192,17 +196,17 @@ def test_the_time_slider_shows_the_archive_as_it_was(opened, known):
     full = sum(v is not None for v in archives[seed, first]["fitness"])
     assert f"iteration {first}: {full} of " in page.locator("#status").inner_text()
     assert picture(page, "#map") != now
-    # Policies of that time are gone, and the page says so instead of showing others.
+    # The policies of that iteration were removed, and the page says so.
     kept = " and ".join(map(str, about["kept"]))
-    assert f"policies are kept of {kept}" in page.locator("#plays").inner_text()
+    assert f"Policies are kept for {kept}." in page.locator("#playback-note").inner_text()
     click_map(page, places(known, seed, first, filled=True)[0][1])
-    assert f"policies are kept of {kept}" in page.locator("#message").inner_text()
+    assert f"Policies are kept for {kept}." in page.locator("#message").inner_text()
     assert numbers(page, "elite") == {}
     assert errors(complaints) == []
 
 
-def test_what_is_on_the_stages_is_of_what_is_chosen(opened, known):
-    """A recording names its seed and iteration, and goes when another seed is chosen."""
+def test_recordings_belong_to_the_chosen_seed_and_iteration(opened, known):
+    """A recording names its seed and iteration, and disappears when another seed is chosen."""
     page, _, complaints = opened
     about = known[0]
     seed, last = chosen_seed(page), about["iterations"][-1]
@@ -214,14 +218,16 @@ def test_what_is_on_the_stages_is_of_what_is_chosen(opened, known):
     watching = page.locator("#watching").inner_text()
     assert watching == f"cell {cell}, iteration {last}, seed {seed}"
     way = picture(page, "#map")
-    page.locator("#time").fill("0")  # its way is drawn on its own map alone, and is back with it
-    page.wait_for_function("() => document.getElementById('plays').textContent !== ''")
-    page.locator("#time").fill(str(len(about["iterations"]) - 1))
-    page.wait_for_function("() => document.getElementById('plays').textContent === ''")
-    page.locator("#time").blur()
+    page.locator("#iteration").fill(
+        "0"
+    )  # the trajectory is drawn on the map of its own iteration only
+    page.wait_for_function("() => document.getElementById('playback-note').textContent !== ''")
+    page.locator("#iteration").fill(str(len(about["iterations"]) - 1))
+    page.wait_for_function("() => document.getElementById('playback-note').textContent === ''")
+    page.locator("#iteration").blur()
     drawn(page)
     assert picture(page, "#map") == way
-    # Another seed while the answer is still to come: it is not waited for.
+    # Choosing another seed cancels a request that has no response yet.
     other = next(number for number in about["seeds"] if number != seed)
     held = []
     page.route("**/api/watch*", lambda route: held.append(route))
@@ -233,7 +239,7 @@ def test_what_is_on_the_stages_is_of_what_is_chosen(opened, known):
         page.locator("#seed").select_option(str(other))
     page.unroute("**/api/watch*")
     drawn(page)
-    assert page.locator("#watching").inner_text() == "Click a cell of the map."
+    assert page.locator("#watching").inner_text() == "Click a cell to play its elite."
     assert numbers(page, "elite") == {}
     assert page.locator("#play").is_disabled()
     assert errors(complaints) == []
@@ -273,10 +279,12 @@ def test_hovering_tells_the_values_of_a_cell(opened, known):
     seed, last = chosen_seed(page), known[0]["iterations"][-1]
     cell, share = places(known, seed, last, filled=True)[-1]
     page.mouse.move(*on_map(page, share))
-    tip = page.locator("#tip").inner_text()
+    tip = page.locator("#tooltip").inner_text()
     fitness = known[2][seed, last]["fitness"][cell]
     assert tip.startswith(f"cell {cell}\n")
-    assert f"fitness {fitness:,.0f}" in tip
+    assert "\nfinal x (m): " in tip
+    assert "\nfinal height (m): " in tip
+    assert f"fitness: {fitness:,.0f}" in tip
 
 
 def test_the_keyboard_reaches_everything(opened):
@@ -285,21 +293,21 @@ def test_the_keyboard_reaches_everything(opened):
     for _ in range(40):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.name"))
-    expected = {"seed", "colour", "map", "time", "fitness-low", "fitness-high", "mode"}
-    expected |= {"ask-button", "elite-stage", "actor-stage", "speed", "camera", "curve"}
+    expected = {"seed", "colour", "map", "iteration", "fitness-low", "fitness-high", "mode"}
+    expected |= {"request-button", "elite-stage", "actor-stage", "speed", "camera", "curve"}
     assert expected <= reached, expected - reached
     page.locator("#map").focus()
     for _ in range(30):
         page.keyboard.press("ArrowRight")
-        if "fitness" in page.locator("#chosen").inner_text():
+        if "fitness" in page.locator("#selection").inner_text():
             break
         page.keyboard.press("ArrowUp")
-        if "fitness" in page.locator("#chosen").inner_text():
+        if "fitness" in page.locator("#selection").inner_text():
             break
-    assert "cell " in page.locator("#chosen").inner_text()
+    assert "cell " in page.locator("#selection").inner_text()
     page.keyboard.press("Enter")
     watched(page)
-    # Everything that can be used has a name for those who do not see it.
+    # Every control has a name for screen readers.
     unnamed = page.evaluate(
         """() => [...document.querySelectorAll('input, select, button, canvas[tabindex]')].filter(
             (e) => !(e.labels?.length || e.ariaLabel || e.textContent.trim())).map((e) => e.id)"""
@@ -342,21 +350,21 @@ def test_an_exported_page_plays_from_the_disk(run, known, tmp_path):
         assert recorded <= set(filled)
         click_map(page, filled[min(recorded)])
         watched(page)
-        assert numbers(page, "elite")["distance"] == "0"
+        assert numbers(page, "elite")["error"] == "0"
         page.wait_for_function(
             "() => Number(document.getElementById('elite-stage').dataset.frame) > 3"
         )
         other = next(cell for cell in filled if cell not in recorded)
         click_map(page, filled[other])
         assert "marked cells" in page.locator("#message").inner_text()
-        assert numbers(page, "elite")["distance"] == "0"  # what plays goes on
-        # Without a mouse, the marked ones are found as well.
+        assert numbers(page, "elite")["error"] == "0"  # the playback continues
+        # The keyboard reaches the marked cells, too.
         page.locator("#map").focus()
         page.keyboard.press("n")
         following = [cell for cell in sorted(recorded) if cell > other] or sorted(recorded)
-        assert page.locator("#chosen").inner_text().startswith(f"cell {following[0]},")
-        assert "has a recording" in page.locator("#chosen").inner_text()
-        page.locator("#time").fill("0")
+        assert page.locator("#selection").inner_text().startswith(f"cell {following[0]},")
+        assert "has a recording" in page.locator("#selection").inner_text()
+        page.locator("#iteration").fill("0")
         first = known[0]["iterations"][0]
         page.wait_for_function(
             "i => document.getElementById('status').textContent.startsWith(`iteration ${i}:`)",
@@ -364,26 +372,40 @@ def test_an_exported_page_plays_from_the_disk(run, known, tmp_path):
         )
         click_map(page, places(known, seed, first, filled=True)[0][1])
         said = page.locator("#message").inner_text()
-        assert said.endswith(f"its recordings are of iteration {last}.")
+        assert said.endswith(f"Its recordings are of iteration {last}.")
+        assert errors(complaints) == []
+
+
+def test_iterations_that_the_metrics_lack_are_named(tmp_path):
+    path = tmp_path / "run"
+    succeed("train", "point_omni", "me", *SMOKE, "--output", path)
+    lines = (path / "metrics.csv").read_text().splitlines(keepends=True)
+    (path / "metrics.csv").write_text("".join(lines[:3] + lines[5:]))
+    with serving(path) as server, browsing() as (page, _, complaints):
+        page.goto(server.address)
+        ready(page)
+        page.wait_for_function("document.getElementById('missing').textContent !== ''")
+        said = page.locator("#missing").inner_text()
+        assert said == "without iterations 3 to 4, which metrics.csv lacks"
         assert errors(complaints) == []
 
 
 def test_curves_and_slider_follow_a_run_that_is_training(tmp_path):
-    """Another process trains and saves; the open page shows more without being asked."""
+    """Another process trains and saves. The open page shows new iterations by itself."""
     path = tmp_path / "run"
     arguments = ("train", "point_omni", "me", *SMOKE, "--checkpoint-every", 1, "--output", path)
     succeed(*arguments, "--evaluations", 96)
     with serving(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
-        last = int(page.locator("#time").get_attribute("max"))
+        last = int(page.locator("#iteration").get_attribute("max"))
         trained = server.json("/api/metrics?after=0")["iteration"][-1]
         training = started("resume", path, "--evaluations", 320)
         page.wait_for_function(
-            "n => Number(document.getElementById('time').max) > n", arg=last, timeout=180_000
+            "n => Number(document.getElementById('iteration').max) > n", arg=last, timeout=180_000
         )
         page.wait_for_function(
-            "n => Number(document.getElementById('time').value) > n", arg=last
+            "n => Number(document.getElementById('iteration').value) > n", arg=last
         )  # it stays at the end
         training.communicate(timeout=180)
         assert training.returncode == 0
@@ -396,7 +418,7 @@ def test_curves_and_slider_follow_a_run_that_is_training(tmp_path):
         about = server.json("/api/run")
         assert about["total"] == about["iterations"][-1]
         page.wait_for_function(
-            "n => document.getElementById('time-value').textContent === `${n} of ${n}`",
+            "n => document.getElementById('iteration-value').textContent === `${n} of ${n}`",
             arg=about["total"],
         )
         assert errors(complaints) == []
@@ -404,26 +426,28 @@ def test_curves_and_slider_follow_a_run_that_is_training(tmp_path):
 
 @pytest.mark.parametrize(("scene", "size"), [("line", 1), ("space", 3)])
 def test_other_dimensions_and_tasks_without_a_body(tmp_path, scene, size):
-    """Bars in one dimension, pairs of axes in three; numbers where no body can be drawn."""
+    """The map shows bars in one dimension and pairs of axes in three."""
     path = tmp_path / "run"
     succeed("train", f"{SCENES}:{scene}", "dcg_me", *SMOKE, "--output", path)
     with serving(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
         assert page.locator("#elite-stage").is_hidden()
-        assert "no body model" in page.locator("#elite-none").inner_text()
-        assert page.locator("#pair-label").is_visible() == (size == 3)
+        assert "no body model" in page.locator("#elite-note").inner_text()
+        assert page.locator("#axes-label").is_visible() == (size == 3)
         before = picture(page, "#map")
         if size == 3:
-            page.locator("#pair").select_option("0,2")
+            pairs = page.locator("#axes option").all_text_contents()
+            assert pairs[0] == "descriptor 1 and descriptor 2"
+            page.locator("#axes").select_option("0,2")
             drawn(page)
             assert picture(page, "#map") != before
-        inputs = page.locator("#ask-numbers input")
+        inputs = page.locator("#request-numbers input")
         assert inputs.count() == size
         for i in range(size):
             inputs.nth(i).fill("0.25")
         before = picture(page, "#map")
-        page.locator("#ask-button").click()
+        page.locator("#request-button").click()
         watched(page)
         drawn(page)
         reached = numbers(page, "actor")["reached"].split(",")
@@ -445,13 +469,40 @@ def test_other_dimensions_and_tasks_without_a_body(tmp_path, scene, size):
         assert errors(complaints) == []
 
 
-def test_an_algorithm_without_such_a_policy_says_so(tmp_path):
+def test_a_click_finds_the_cell_of_unequal_ranges(tmp_path):
+    """A click between two centroids plays the elite of the cell that is drawn there."""
+    path = tmp_path / "run"
+    succeed("train", f"{SCENES}:plane", "me", *SMOKE, "--evaluations", 320, "--output", path)
+    with serving(path) as server, browsing() as (page, _, complaints):
+        page.goto(server.address)
+        ready(page)
+        about, cells = server.json("/api/run"), server.json("/api/cells")
+        archive = server.json(f"/api/archive?iteration={about['iterations'][-1]}&seed=0")
+        low, high = np.array(about["low"]), np.array(about["high"])
+        centroids = (np.array(cells["centroids"]) - low) / (high - low)
+        for share in np.random.default_rng(0).uniform(0.05, 0.95, (1000, 2)):
+            away = centroids - share
+            cell = int(np.square(away).sum(axis=1).argmin())
+            in_task_units = int(np.square(away * (high - low)).sum(axis=1).argmin())
+            if cell != in_task_units and archive["fitness"][cell] is not None:
+                break
+        else:
+            raise AssertionError("no position tells the two distances apart")
+        click_map(page, tuple(share))
+        page.wait_for_function(
+            "title => document.getElementById('elite-title').textContent === title",
+            arg=f"Elite of cell {cell}",
+        )
+        assert errors(complaints) == []
+
+
+def test_an_algorithm_without_a_distilled_policy_says_so(tmp_path):
     path = tmp_path / "run"
     succeed("train", "point_omni", "me", *SMOKE, "--evaluations", 96, "--output", path)
     with serving(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
-        assert page.locator("#ask").is_hidden()
+        assert page.locator("#request").is_hidden()
         archive = server.json(
             f"/api/archive?iteration={server.json('/api/run')['iterations'][-1]}&seed=0"
         )
@@ -464,17 +515,17 @@ def test_an_algorithm_without_such_a_policy_says_so(tmp_path):
         assert errors(complaints) == []
 
 
-def test_the_server_that_ends_is_missed(run):
+def test_the_page_says_that_the_server_has_stopped(run):
     with browsing() as (page, _, _):
         with serving(run) as server:
             page.goto(server.address)
             ready(page)
         page.wait_for_function("() => !document.getElementById('message').hidden")
-        assert "has ended" in page.locator("#message").inner_text()
+        assert "does not respond" in page.locator("#message").inner_text()
 
 
 def test_the_run_of_an_open_page_is_never_mixed_with_another(run, tmp_path):
-    """Another server on the same port, as when the next run is looked at: the page begins anew."""
+    """When another server uses the same port, the page reloads and shows its run."""
     other = tmp_path / "other"
     succeed("train", "point_omni", "me", *SMOKE, "--output", other)
     with browsing() as (page, _, _):
@@ -491,7 +542,7 @@ def test_the_run_of_an_open_page_is_never_mixed_with_another(run, tmp_path):
 
 
 def touch(page):
-    """Fingers on the screen: a function of what happens and where they are."""
+    """Return a function that sends touch events with the positions of the fingers."""
     session = page.context.new_cdp_session(page)
 
     def send(kind: str, *places: tuple[float, float]) -> None:
@@ -508,12 +559,12 @@ def test_fingers_move_and_enlarge_map_and_camera(server, known):
         send = touch(page)
         before = picture(page, "#map")
         x, y = on_map(page, (0.5, 0.5))
-        # Two fingers that come down and go up again ask for nothing.
+        # Two fingers that do not move request nothing.
         send("Start", (x, y))
         send("Start", (x, y), (x + 90, y))
         send("End", (x, y))
         send("End")
-        # Moved apart, they enlarge.
+        # Two fingers that move apart zoom in.
         send("Start", (x - 40, y), (x + 40, y))
         for step in range(1, 6):
             send("Move", (x - 40 - 8 * step, y), (x + 40 + 8 * step, y))
@@ -521,21 +572,21 @@ def test_fingers_move_and_enlarge_map_and_camera(server, known):
         drawn(page)
         large = picture(page, "#map")
         assert large != before
-        # One of them moves what is larger than its frame.
+        # One finger moves a map that is zoomed.
         send("Start", (x, y))
         for step in range(1, 6):
             send("Move", (x - 10 * step, y + 2 * step))
         send("End")
         drawn(page)
         assert picture(page, "#map") != large
-        assert not [url for url in asked if "/api/watch" in url or "/api/ask" in url]
+        assert not [url for url in asked if "/api/watch" in url or "/api/request" in url]
         assert page.evaluate("scrollY") == 0
         page.locator("#zoom-reset").click()
         seed, last = chosen_seed(page), known[0]["iterations"][-1]
         page.touchscreen.tap(*on_map(page, places(known, seed, last, filled=True)[0][1]))
         watched(page)
         page.locator("#play").click()
-        page.locator("#moment").fill("10")
+        page.locator("#frame").fill("10")
         stage = page.locator("#elite-stage")
         stage.scroll_into_view_if_needed()
         drawn(page)
@@ -547,7 +598,7 @@ def test_fingers_move_and_enlarge_map_and_camera(server, known):
             send("Move", (x + 12 * step, y))
         send("End")
         drawn(page)
-        assert picture(page, "#elite-stage") != seen  # the camera went round
+        assert picture(page, "#elite-stage") != seen  # the camera has turned
         assert errors(said) == []
 
 
@@ -571,12 +622,12 @@ def test_an_archive_that_cannot_be_read_is_not_another(run, tmp_path):
     with serving(copy) as server, browsing() as (page, _, _):
         page.goto(server.address)
         ready(page)
-        page.locator("#time").fill("0")
+        page.locator("#iteration").fill("0")
         page.wait_for_function("() => !document.getElementById('message').hidden")
         assert broken.name in page.locator("#message").inner_text()
         said = page.locator("#status").inner_text()
         assert said == f"iteration {int(broken.stem)} cannot be shown"
-        page.locator("#time").fill("1")
+        page.locator("#iteration").fill("1")
         page.wait_for_function(
             "() => document.getElementById('status').textContent.includes('QD-score')"
         )

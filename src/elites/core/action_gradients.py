@@ -23,9 +23,10 @@ def action_gradients(
     target: Array,
     dtype: jnp.dtype | type = jnp.float32,
 ) -> Array:
-    """Return dQ/da [n, N, A] of actions [n, N, A] at observations [N, O], for targets [n, D].
+    """Return a critic's gradients dQ/da [n, N, A] with respect to actions [n, N, A].
 
-    Equals the gradient of `td3.value`. Layers are stored and multiplied as `dtype`.
+    The observations are [N, O] and the targets [n, D]. The result equals the gradient of
+    `td3.value`. Layers are stored and multiplied as `dtype`.
     """
     (kernel, bias), *hidden, (last, _) = networks.unflatten(network, critic)
     last = last[:, 0]

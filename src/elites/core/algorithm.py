@@ -31,7 +31,7 @@ class Metrics(NamedTuple):
     coverage: Array  # []
     max_fitness: Array  # []
     evaluations: Array  # [] since the start: offspring, as the paper counts its budget
-    env_steps: Array  # [] since the start: all steps of all rollouts, actor rollouts included
+    env_steps: Array  # [2] since the start: steps of all rollouts, the actor's too; see `counter`
     added: dict[str, Array]  # [] offspring that entered the archive
     rejected: Array  # [] since the start: rollouts that diverged or gave a non-finite result
     critic_loss: dict[str, Array]  # []
@@ -39,9 +39,10 @@ class Metrics(NamedTuple):
 
     @classmethod
     def of(cls, state: SearchState, names: Sequence[str], origins: Array, added: Array) -> Metrics:
-        """Compute the metrics of a state.
+        """Return the metrics of a state, without losses.
 
-        Candidates that were `added` [n] are counted by their `origins` [n], numbers of `names`.
+        Candidates that were `added` [n] are counted by their `origins` [n], which are indices into
+        `names`.
         """
         return cls(
             **archives.summary(state.archive)._asdict(),
@@ -58,7 +59,7 @@ class Metrics(NamedTuple):
         )
 
     def with_losses(self, losses: Mapping[str, Losses]) -> Metrics:
-        """Return these metrics completed by the losses of the iteration's training."""
+        """Return these metrics completed by the losses of the iteration's training, by learner."""
         return self._replace(
             critic_loss={name: loss.critic for name, loss in losses.items()},
             actor_loss={name: loss.actor for name, loss in losses.items()},
@@ -73,16 +74,16 @@ class SearchState(Protocol):
     @property
     def evaluations(self) -> Array: ...  # [] uint32, this and the following: see `Metrics`
     @property
-    def env_steps(self) -> Array: ...
+    def env_steps(self) -> Array: ...  # [2] uint32
     @property
-    def rejected(self) -> Array: ...
+    def rejected(self) -> Array: ...  # [] uint32
 
 
 S = TypeVar("S", bound=SearchState)
 
 
 class Round(NamedTuple, Generic[S]):
-    """One exchange of an iteration: a request out, its results in."""
+    """One exchange of an iteration: a request is asked, and its results are told."""
 
     ask: Callable[[S, Array], Request]  # (state, key of the iteration)
     tell: Callable[[S, Request, Evaluation], tuple[S, Metrics | None]]
@@ -91,7 +92,7 @@ class Round(NamedTuple, Generic[S]):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Algorithm(Generic[S]):
-    """An algorithm on a problem: pure functions for one seed, and facts about them.
+    """An algorithm on a problem: pure functions for one seed, with their sizes and settings.
 
     Each function is given the whole key of the start or of the iteration and derives its own. The
     same record with functions over a batch of seeds is made by `training.seeds.Batched`: `start`
@@ -134,17 +135,17 @@ class Algorithm(Generic[S]):
 
     @property
     def conditioned(self) -> bool:
-        """Whether there is an actor that can be asked for descriptors."""
+        """Whether the algorithm has an actor that can be asked for descriptors."""
         return self.main_td3 is not None and self.main_td3.actor_conditioned
 
     @property
     def initial_evaluations(self) -> int:
-        """Evaluations of the start."""
+        """Number of policies that are evaluated before the first iteration."""
         return self.rounds[-1].evaluations
 
     @property
     def evaluations_per_iteration(self) -> int:
-        """Evaluations of an iteration, actor rollouts not counted."""
+        """Number of policies evaluated in one iteration. Actor rollouts are not counted."""
         return sum(round_.evaluations for round_ in self.rounds)
 
     def __repr__(self) -> str:
@@ -156,7 +157,7 @@ class Algorithm(Generic[S]):
         return box_centroids(low, high, self.cells)
 
     def start(self, key: Array, centroids: Array | None = None) -> S:
-        """Evaluate the random policies that a run starts with and return the first state."""
+        """Evaluate the random policies that a run starts with, and return the first state."""
         centroids = self.centroids() if centroids is None else centroids
         tell = self.rounds[-1].tell
         state = self.init(key, centroids)

@@ -38,7 +38,7 @@ def make_td3(
     actor_hidden: tuple[int, ...] | None = None,
     sampled_negatives: bool = False,
 ) -> TD3:
-    """Return the configuration of a learner. `actor_hidden` defaults to `hp.actor_hidden`."""
+    """Return the configuration of a TD3 learner. `actor_hidden` defaults to `hp.actor_hidden`."""
     if sampled_negatives and hp.td3_batch_size % 2:
         raise ValueError(
             f"td3_batch_size must be even: each transition is used twice, got {hp.td3_batch_size}"
@@ -70,7 +70,10 @@ conditioned_td3 = partial(make_td3, critic_conditioned=True, actor_conditioned=T
 
 
 def _checked_steps(name: str, steps: int, hp: Hyperparameters) -> int:
-    """Return a number of critic steps, checked to be a multiple of the actor's delay."""
+    """Return a number of critic steps, or raise a ValueError.
+
+    The number must be a multiple of the actor's delay. `name` names it in the message.
+    """
     delay = hp.actor_delay
     if steps % delay:
         raise ValueError(f"{name} must be a multiple of actor_delay ({delay}), got {steps}")
@@ -78,7 +81,10 @@ def _checked_steps(name: str, steps: int, hp: Hyperparameters) -> int:
 
 
 def _share(hp: Hyperparameters, parts: int, name: str) -> int:
-    """Return the batch size divided by `parts`."""
+    """Return the batch size divided by `parts`. Raises a ValueError if it is no multiple.
+
+    `name` names the algorithm in the message.
+    """
     if hp.batch_size % parts:
         raise ValueError(
             f"batch_size must be a multiple of {parts} for {name}, got {hp.batch_size}"
@@ -90,12 +96,16 @@ def _share(hp: Hyperparameters, parts: int, name: str) -> int:
 
 
 def me(problem: Problem, hp: Hyperparameters) -> Algorithm:
-    """Build CVT-MAP-Elites."""
+    """Return the algorithm CVT-MAP-Elites on a problem."""
     return map_elites.algorithm(Spec("me", problem, hp, (Variation("ga", hp.batch_size, ga),)))
 
 
 def pga_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
-    """Build PGA-MAP-Elites: half GA, half policy gradients, one of them the greedy actor."""
+    """Return the algorithm PGA-MAP-Elites on a problem.
+
+    Half of its offspring come from the GA and half from policy gradients. One of the latter is the
+    greedy actor.
+    """
     half = _share(hp, 2, "pga_me")
     # The greedy actor is archived, so it has a policy's layers.
     quality = Learner("quality", make_td3(problem, hp, actor_hidden=hp.policy_hidden))
@@ -108,7 +118,10 @@ def pga_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
 
 
 def qd_pg(problem: Problem, hp: Hyperparameters) -> Algorithm:
-    """Build QD-PG: a critic of quality, and one of diversity that rewards the novelty of states."""
+    """Return the algorithm QD-PG on a problem.
+
+    It has a critic of quality, and one of diversity that rewards the novelty of states.
+    """
     third = hp.batch_size // 3
     if third < 2:
         raise ValueError(f"batch_size must be at least 6 for qd_pg, got {hp.batch_size}")
@@ -135,7 +148,10 @@ def dcg_me(
     sampled_negatives: bool = False,
     actor_conditioned: bool = True,
 ) -> Algorithm:
-    """Build DCG-MAP-Elites. Its ablations are values of the last three arguments."""
+    """Return the algorithm DCG-MAP-Elites on a problem.
+
+    The last three arguments select its ablations.
+    """
     half = _share(hp, 2, name)
     learner = make_td3(
         problem, hp, critic_conditioned=True, actor_conditioned=actor_conditioned,
@@ -151,7 +167,10 @@ def dcg_me(
 
 
 def dcrl_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
-    """Build DCRL-MAP-Elites: injected actors take the place of actor rollouts."""
+    """Return the algorithm DCRL-MAP-Elites on a problem.
+
+    Injected actors take the place of actor rollouts.
+    """
     quarter = _share(hp, 4, "dcrl_me")
     if hp.lengthscale is None:
         hp = dataclasses.replace(hp, lengthscale=0.1)
@@ -169,7 +188,7 @@ def dcrl_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
 
 
 def me_es(problem: Problem, hp: Hyperparameters) -> Algorithm:
-    """Build MAP-Elites-ES."""
+    """Return the algorithm MAP-Elites-ES on a problem."""
     if hp.es_samples % 2:
         raise ValueError(f"es_samples must be even: copies are mirrored, got {hp.es_samples}")
     return map_elites_es.algorithm(map_elites_es.Spec(problem, hp))
@@ -195,5 +214,8 @@ ALGORITHMS: dict[str, Callable[[Problem, Hyperparameters], Algorithm]] = {
 
 
 def make(name: str, problem: Problem, hp: Hyperparameters | None = None) -> Algorithm:
-    """Build a published algorithm, with the paper's hyperparameters unless others are given."""
+    """Return the published algorithm with this name on a problem.
+
+    `hp` defaults to the paper's hyperparameters.
+    """
     return ALGORITHMS[catalogue.check_published(name)](problem, hp or Hyperparameters())

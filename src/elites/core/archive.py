@@ -1,6 +1,7 @@
 """The archive of elites: one cell for each kind of behaviour, holding the best policy found for it.
 
-Cells are the Voronoi regions of fixed centroids (`centroids.py`). A candidate belongs to the cell
+Cells are the Voronoi regions of fixed centroids (`centroids.py`), by distances relative to the
+extents of the descriptor space (`distances.py`). A candidate belongs to the cell
 of its descriptor and replaces the elite there if it is strictly fitter. If several candidates of a
 batch belong to one cell, the fittest competes, and the first of equals. A candidate whose fitness
 or descriptor is not finite is rejected and cannot displace another.
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from elites.core.distances import Weights, nearest_row
 from elites.core.sampling import uniform_index
 
 Array = jax.Array
@@ -21,7 +23,7 @@ EMPTY = -1  # origin of a cell without an elite
 
 
 class Archive(NamedTuple):
-    """Cells of one seed, empty ones included."""
+    """Archive of one seed: arrays with one row per cell, empty cells included."""
 
     policies: Array  # [C, P]
     fitness: Array  # [C], -inf where a cell is empty
@@ -32,7 +34,7 @@ class Archive(NamedTuple):
 
 
 class Addition(NamedTuple):
-    """Result of adding a batch of candidates."""
+    """Result of adding a batch of b candidates to an archive."""
 
     archive: Archive
     added: Array  # [b] bool: the candidate is now an elite
@@ -40,7 +42,7 @@ class Addition(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The archive's metrics."""
+    """Metrics of an archive: QD-score, coverage and maximum fitness."""
 
     qd_score: Array  # []
     coverage: Array  # [] share of filled cells
@@ -48,7 +50,7 @@ class Summary(NamedTuple):
 
 
 def empty(centroids: Array, policy_size: int) -> Archive:
-    """Return an archive without elites."""
+    """Return an archive without elites, with one cell for each centroid [C, D]."""
     cells = centroids.shape[0]
     return Archive(
         policies=jnp.zeros((cells, policy_size)),
@@ -61,22 +63,13 @@ def empty(centroids: Array, policy_size: int) -> Archive:
 
 
 def filled(archive: Archive) -> Array:
-    """Return which cells [C] hold an elite."""
+    """Return a boolean for each cell [C]: whether it holds an elite."""
     return archive.fitness > -jnp.inf
 
 
-def cell_of(archive: Archive, descriptors: Array) -> Array:
-    """Return the cell [n] of each descriptor [n, D]."""
-    return nearest_rows(archive.centroids, descriptors)
-
-
-def nearest_rows(rows: Array, points: Array) -> Array:
-    """Return the index [n] of the row of [R, D] nearest to each point [n, D], first of equals."""
-    # Differences, because the expanded square loses the digits that tell close rows apart.
-    squares = [
-        jnp.square(points[:, i][:, None] - rows[:, i][None, :]) for i in range(rows.shape[1])
-    ]
-    return jnp.argmin(sum(squares[1:], start=squares[0]), axis=1)
+def cell_of(archive: Archive, descriptors: Array, weights: Weights) -> Array:
+    """Return the index [n] of the archive's cell that each descriptor [n, D] belongs to."""
+    return nearest_row(descriptors, archive.centroids, weights)
 
 
 def add(
@@ -87,12 +80,17 @@ def add(
     valid: Array,
     origin: Array,
     iteration: Array,
+    weights: Weights,
 ) -> Addition:
-    """Let a batch of candidates [b] compete for their cells."""
+    """Add a batch of b candidates to the archive. Returns the new archive and who was added.
+
+    Candidates replace less fit elites of their cells. `weights` are those of the descriptor's axes,
+    see `Problem.weights`.
+    """
     batch, cells = fitness.shape[0], archive.fitness.shape[0]
     accepted = valid & jnp.isfinite(fitness) & jnp.isfinite(descriptors).all(-1)
     # Rejected candidates go to an extra cell behind the last one, which is then dropped.
-    cell = jnp.where(accepted, cell_of(archive, descriptors), cells)
+    cell = jnp.where(accepted, cell_of(archive, descriptors, weights), cells)
     fitness = jnp.where(accepted, fitness, -jnp.inf)
 
     best = jnp.full(cells + 1, -jnp.inf).at[cell].max(fitness)
@@ -116,9 +114,9 @@ def add(
 
 
 def sample(archive: Archive, key: Array, count: int) -> Array:
-    """Draw cells [count] uniformly, with replacement, from the filled ones.
+    """Return indices [count] of filled cells, drawn uniformly with replacement.
 
-    If there are none, the result is out of range, and indexing with it yields the last cell.
+    If no cell is filled, the indices are out of range, and indexing with them yields the last cell.
     """
     ranks = jnp.cumsum(filled(archive))
     pick = uniform_index(key, (count,), ranks[-1])
@@ -126,7 +124,7 @@ def sample(archive: Archive, key: Array, count: int) -> Array:
 
 
 def summary(archive: Archive) -> Summary:
-    """Compute the archive's QD-score, coverage and maximum fitness."""
+    """Return the archive's QD-score, coverage and maximum fitness."""
     full = filled(archive)
     return Summary(
         qd_score=jnp.sum(jnp.where(full, archive.fitness, 0.0)),

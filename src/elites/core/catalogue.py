@@ -1,4 +1,7 @@
-"""Algorithm names. Importable without JAX, so the command line can reject typos quickly."""
+"""Algorithm names, and suggestions for names that are unknown.
+
+Importable without JAX, so the command line can reject typos quickly.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,10 @@ ALGORITHMS: dict[str, str] = {
 
 
 def check(name: str) -> str:
-    """Return the name of a published algorithm, or FILE.py:FUNCTION for one of the user's own.
+    """Return the name of an algorithm unchanged, or raise a ValueError.
 
-    Raises a ValueError that lists the known names.
+    The name is that of a published algorithm, or FILE.py:FUNCTION for one of the user's own. The
+    message lists the known names.
     """
     if references.is_reference(name):
         return references.check("algorithm", name)
@@ -33,8 +37,36 @@ def check(name: str) -> str:
     return name
 
 
+_SYNONYMS = {  # words of other libraries; an empty word is left out
+    "algo": "algorithm",
+    "budget": "evaluations",
+    "buffer": "replay",
+    "centroids": "cells",
+    "elites": "me",
+    "env": "task",
+    "evals": "evaluations",
+    "gamma": "discount",
+    "generations": "evaluations",
+    "iterations": "evaluations",
+    "iters": "evaluations",
+    "lr": "learning_rate",
+    "map": "",
+    "max": "",
+    "n": "",
+    "niches": "cells",
+    "num": "",
+    "polyak": "target_update_rate",
+    "tau": "target_update_rate",
+    "total": "",
+}
+_ITERATIONS = ("generations", "iterations", "iters")
+
+
 def check_published(name: str) -> str:
-    """Return the name of a published algorithm, or raise a ValueError that lists them."""
+    """Return the name of a published algorithm unchanged.
+
+    Raises a ValueError that lists the known ones.
+    """
     if name not in ALGORITHMS:
         raise ValueError(_unknown(name))
     return name
@@ -47,6 +79,36 @@ def _unknown(name: str) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Suggest the closest known name."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean '{close[0]}'?" if close else ""
+    """Return a sentence that suggests known names for an unknown one, or "" if none is close.
+
+    A name is close if it differs in spelling only, is another word for the same thing (`lr`,
+    `gamma`), or is a part of the known name (`batch`). Options of the command line are compared
+    without their dashes.
+    """
+    found = [f"'{close}'" for close in _close_names(name, known)]
+    if not found:
+        return ""
+    text = f" Did you mean {' or '.join(filter(None, (', '.join(found[:-1]), found[-1])))}?"
+    if found[0].endswith("evaluations'") and set(_plain(name).split("_")) & set(_ITERATIONS):
+        text += " One iteration is 'batch_size' evaluations in most algorithms."
+    return text
+
+
+def _close_names(name: str, known: Iterable[str]) -> list[str]:
+    names = {_plain(each): each for each in known}
+    asked = _plain(name)
+    translated = "_".join(filter(None, (_SYNONYMS.get(word, word) for word in asked.split("_"))))
+    for wanted in (asked, translated):
+        if wanted in names:
+            return [names[wanted]]
+    for wanted in (asked, translated):
+        longer = [each for plain, each in names.items() if f"_{wanted}" in f"_{plain}"]
+        if len(wanted) >= 3 and 1 <= len(longer) <= 4:
+            return longer
+        if spelling := difflib.get_close_matches(wanted, names, n=1, cutoff=0.75):
+            return [names[spelling[0]]]
+    return []
+
+
+def _plain(name: str) -> str:
+    return name.lower().lstrip("-").removeprefix("hp.").replace("-", "_")

@@ -14,7 +14,7 @@ _SAMPLES, _ROUNDS = 50_000, 30
 
 
 def box_centroids(low: tuple[float, ...], high: tuple[float, ...], cells: int) -> Array:
-    """Return the centroids [C, D] of a box: k-means on uniform samples.
+    """Return the centroids [C, D] of the cells of a box, by k-means on uniform samples.
 
     They depend only on the box and the number of cells, so that seeds and algorithms share cells.
     """
@@ -41,7 +41,10 @@ def _unit_box_centroids(dimensions: int, cells: int) -> np.ndarray:
 
 
 def _nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Return the index of the nearest row to each point, in blocks whose distances fit a cache."""
+    """Return the index [n] of the row nearest to each point [n, D].
+
+    The work is done in blocks whose distances fit a cache.
+    """
     block = max(1, 2**16 // len(rows))
     found = []
     for some in np.split(points, range(block, len(points), block)):
@@ -51,7 +54,10 @@ def _nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def _host():
-    """Return the CPU, so that every machine finds the same centroids, or the default device."""
+    """Return the CPU as a JAX device, or the default device if there is none.
+
+    On the CPU, every machine finds the same centroids.
+    """
     try:
         return jax.devices("cpu")[0]
     except RuntimeError:

@@ -17,17 +17,23 @@ Array = jax.Array
 
 
 def noise(key: Array, pairs: int, size: int) -> Array:
-    """Draw independent standard normal noise for every parameter of every pair, [pairs, P]."""
+    """Return standard normal noise [pairs, P], independent for every parameter of every pair."""
     return jax.random.normal(key, (pairs, size))
 
 
 def population(theta: Array, noise: Array, sigma: float) -> Array:
-    """Return the mirrored copies [2 * pairs, P]: all plus, then all minus."""
+    """Return mirrored copies [2 * pairs, P] of the policy `theta` [P].
+
+    First come all theta + sigma * noise, then all theta - sigma * noise.
+    """
     return jnp.concatenate([theta[None] + sigma * noise, theta[None] - sigma * noise])
 
 
 def centred_ranks(values: Array) -> Array:
-    """Return rank / (n - 1) - 0.5, which lies in [-0.5, 0.5]. NaN ranks last."""
+    """Return the ranks [n] of values [n], scaled to [-0.5, 0.5].
+
+    They are rank / (n - 1) - 0.5. The highest value gets 0.5, and NaN counts as the lowest.
+    """
     values = jnp.where(jnp.isnan(values), -jnp.inf, values)
     ranks = jnp.argsort(jnp.argsort(values))
     return ranks / max(len(values) - 1, 1) - 0.5

@@ -21,7 +21,7 @@ from elites.core.types import Act, Array, Evaluation, Problem, Request, padded_s
 
 
 def evaluate(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request) -> Evaluation:
-    """Return the results of n policies and m actor rollouts, as rows [n + m].
+    """Return the results of a request's n policies and m actor rollouts, as rows [n + m].
 
     If all actor rollouts share one trajectory, there are n + 1 rows. Without a learner nobody reads
     the transitions, and none are returned.
@@ -40,17 +40,23 @@ def evaluate(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Reque
 
 
 def actor_rows(problem: Problem, main_td3: TD3 | None, rollouts: int) -> int:
-    """Return how many episodes it takes to roll the actor out at that many descriptors."""
+    """Return how many episodes it takes to roll the actor out at `rollouts` descriptors."""
     return min(rollouts, 1) if shares_trajectory(problem, main_td3) else rollouts
 
 
 def shares_trajectory(problem: Problem, main_td3: TD3 | None) -> bool:
-    """Return whether the actor does the same at all descriptors, so that one episode serves all."""
+    """Return whether one episode of the actor serves all descriptors.
+
+    This is so if the actor acts the same at all descriptors.
+    """
     return main_td3 is not None and not main_td3.actor_conditioned and problem.deterministic
 
 
 def acting(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request, size: int) -> Act:
-    """Return the function from observations [size, O] to actions [size, A] for a request."""
+    """Return the function from observations [size, O] to actions [size, A] of a request's policies.
+
+    Policies come first and actor rollouts last. Rows between them are padding.
+    """
     m = actor_rows(problem, main_td3, len(request.actor_targets))
     if m and (main_td3 is None or request.actor is None):
         raise ValueError("the request has descriptors for an actor, but there is no actor")
@@ -73,7 +79,7 @@ def acting(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request
 
 
 def take(evaluation: Evaluation, rows: Array) -> Evaluation:
-    """Return the given episodes of an evaluation."""
+    """Return the results of the episodes with indices `rows` [k] of an evaluation."""
     return Evaluation(
         evaluation.fitness[rows],
         evaluation.descriptors[rows],

@@ -82,29 +82,41 @@ class Hyperparameters:
     novelty_memory: int = 10_000
     """State descriptors against which QD-PG measures novelty."""
     novelty_threshold: float = 0.1
-    """Distance from all stored states, in task units, beyond which QD-PG stores a state."""
+    """Distance from all stored states beyond which QD-PG stores a state, see `distances`."""
     novelty_neighbours: int = 5
     """Nearest neighbours that define QD-PG's novelty reward."""
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
             _check_field(field.name, getattr(self, field.name))
+        if self.replay_size < self.td3_batch_size:
+            raise ValueError(
+                f"replay_size must be at least td3_batch_size, got {self.replay_size} and "
+                f"{self.td3_batch_size}"
+            )
 
     @classmethod
-    def of(cls, values: Mapping[str, Value]) -> Hyperparameters:
-        """Return the paper's values with some replaced. Lists may stand for tuples."""
+    def of(cls, values: Mapping[str, Value], arguments: Sequence[str] = ()) -> Hyperparameters:
+        """Return the paper's hyperparameters with some values replaced.
+
+        Lists may stand for tuples. `arguments` are other arguments of the calling function, to
+        suggest for unknown names.
+        """
         known = [field.name for field in dataclasses.fields(cls)]
         for name in values:
             if name not in known:
+                kind = "argument" if arguments else "hyperparameter"
+                offered = [*arguments, *known]
                 raise ValueError(
-                    f"unknown hyperparameter '{name}'.{suggestion(name, known)} "
-                    f"Known: {', '.join(known)}"
+                    f"unknown {kind} '{name}'.{suggestion(name, offered)} "
+                    f"Known: {', '.join(offered)}"
                 )
         given: Any = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
         return cls(**given)
 
 
 _MOST = 2**31 - 1  # the largest signed 32-bit number
+_MOST_CELLS = 1_000_000  # more would take hours to cut, and an archive of terabytes
 _RATES = ("discount", "target_update_rate")
 _POSITIVE = ("policy_learning_rate", "actor_learning_rate", "critic_learning_rate",
              "es_learning_rate", "es_sigma", "lengthscale")  # fmt: skip
@@ -119,8 +131,9 @@ def _check_field(name: str, value: Any) -> None:
     elif isinstance(Hyperparameters.__dataclass_fields__[name].default, int):
         if not _whole(value) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if value > _MOST:
-            raise ValueError(f"{name} must be at most {_MOST}, got {value!r}")
+        most = _MOST_CELLS if name == "cells" else _MOST
+        if value > most:
+            raise ValueError(f"{name} must be at most {most}, got {value!r}")
     elif value is None and name == "lengthscale":
         return
     elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from elites.core import archive as archives
-from elites.core import networks, novelty, td3
+from elites.core import counter, distances, networks, novelty, td3
 from elites.core import replay as replays
 from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
@@ -29,7 +29,7 @@ from elites.core.types import Array, Evaluation, Request, padded_size
 
 
 def algorithm(spec: Spec) -> Algorithm[State]:
-    """Build the algorithm of a specification."""
+    """Return the algorithm of a MAP-Elites specification."""
     bind, problem, main_td3 = functools.partial, spec.problem, spec.main_td3
     robots = spec.batch + actor_rows(problem, main_td3, spec.actor_rollouts)
     return Algorithm(
@@ -55,12 +55,12 @@ def algorithm(spec: Spec) -> Algorithm[State]:
 
 
 def actor(spec: Spec, state: State) -> Array | None:
-    """Return the parameters of the main learner's actor."""
+    """Return the parameters of the main learner's actor, None without a learner."""
     return state.learners[spec.learners[0].name].actor if spec.learners else None
 
 
 class StartKeys(NamedTuple):
-    """Keys derived from that of the start."""
+    """Random keys of the parts of the start, derived from the start's key."""
 
     policies: Array
     learners: Array
@@ -85,13 +85,13 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
         memory=novelty.empty(spec.hp.novelty_memory, size) if spec.rewards_novelty else None,
         iteration=jnp.full((), -1, jnp.int32),
         evaluations=zero,
-        env_steps=zero,
+        env_steps=counter.zero(),
         rejected=zero,
     )
 
 
 def first(spec: Spec, state: State, key: Array) -> Request:
-    """Ask for random policies, and for the actor at descriptors drawn from the archive."""
+    """Return the request of the start: random policies, and the actor at archive descriptors."""
     keys = StartKeys.of(key)
     random_policy = functools.partial(networks.init, spec.policy)
     return Request(
@@ -108,7 +108,7 @@ def first(spec: Spec, state: State, key: Array) -> Request:
 
 
 class Keys(NamedTuple):
-    """Keys derived from that of an iteration. Each stage takes its own."""
+    """Random keys of the stages of an iteration, derived from the iteration's key."""
 
     train: Array
     variations: Array
@@ -121,7 +121,7 @@ class Keys(NamedTuple):
 
 
 def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses]]:
-    """Run the learners' gradient steps. Returns the new state and the mean losses."""
+    """Run the learners' gradient steps. Returns the new state and the mean losses by learner."""
     learners, losses = {}, {}
     keys = jax.random.split(Keys.of(key).train, len(spec.learners) or 1)
     for i, learner in enumerate(spec.learners):
@@ -131,8 +131,9 @@ def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses
         rows = replays.columns(spec.layout, replays.sample(state.replay, sample_key, shape))
         if learner.rewards_novelty:
             assert state.memory is not None
-            points, neighbours = rows["state_descriptor"], spec.hp.novelty_neighbours
-            rows["reward"] = novelty.rewards(state.memory, points, neighbours)[..., None]
+            points = distances.weighted(rows["state_descriptor"], spec.problem.weights)
+            reward = novelty.rewards(state.memory, points, spec.hp.novelty_neighbours)
+            rows["reward"] = reward[..., None]
         batches = td3.Batch.of_columns(rows, learner.td3.critic_conditioned)
         learners[learner.name], losses[learner.name] = td3.train(
             learner.td3, state.learners[learner.name], batches, noise_key
@@ -141,7 +142,7 @@ def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses
 
 
 def ask(spec: Spec, state: State, key: Array) -> Request:
-    """Make the offspring of all variations and choose what the actor is rolled out at."""
+    """Return the request of an iteration: the offspring of all variations, and actor rollouts."""
     keys = Keys.of(key)
     each = jax.random.split(keys.variations, len(spec.variations))
     made = [v.offspring(spec, state, each[i]) for i, v in enumerate(spec.variations)]
@@ -158,7 +159,7 @@ def ask(spec: Spec, state: State, key: Array) -> Request:
 
 
 def draw_targets(spec: Spec, archive: Archive, key: Array) -> Array:
-    """Draw descriptors [actor_rollouts, D] for the actor: those of elites, with noise."""
+    """Return descriptors [actor_rollouts, D] for the actor: those of elites, with noise."""
     cell_key, noise_key = jax.random.split(key)
     drawn = archive.descriptors[archives.sample(archive, cell_key, spec.actor_rollouts)]
     noise = jax.random.normal(noise_key, drawn.shape)
@@ -168,7 +169,10 @@ def draw_targets(spec: Spec, archive: Archive, key: Array) -> Array:
 def tell(
     spec: Spec, state: State, request: Request, evaluation: Evaluation
 ) -> tuple[State, Metrics]:
-    """Add the offspring to the archive and all transitions to the replay buffer."""
+    """Add the offspring to the archive and all transitions to the replay buffer.
+
+    Returns the new state and the iteration's metrics.
+    """
     n, iteration = len(request.policies), state.iteration + 1
     archive, added, rejected = archives.add(
         state.archive,
@@ -178,13 +182,14 @@ def tell(
         valid=evaluation.valid[:n],
         origin=request.origins,
         iteration=iteration,
+        weights=spec.problem.weights,
     )
     failed = jnp.concatenate([rejected, ~evaluation.valid[n:]])  # actor rollouts count too
     state = state._replace(
         archive=archive,
         iteration=iteration,
         evaluations=state.evaluations + jnp.uint32(n),
-        env_steps=state.env_steps + evaluation.steps.sum().astype(jnp.uint32),
+        env_steps=counter.add(state.env_steps, evaluation.steps.sum()),
         rejected=state.rejected + failed.sum().astype(jnp.uint32),
     )
     if spec.learners:
@@ -193,7 +198,10 @@ def tell(
 
 
 def store(spec: Spec, state: State, request: Request, evaluation: Evaluation) -> State:
-    """Add transitions to the replay buffer, each with the descriptor reached and the target."""
+    """Return the state with the transitions added to its replay buffer.
+
+    Each transition is stored with the descriptor reached and the target descriptor.
+    """
     n, m = len(request.policies), len(request.actor_targets)
     if m and shares_trajectory(spec.problem, spec.main_td3):
         # The one trajectory is stored once for every target.
@@ -214,7 +222,7 @@ def store(spec: Spec, state: State, request: Request, evaluation: Evaluation) ->
     assert state.replay is not None
     state = state._replace(replay=replays.insert(state.replay, spec.layout, columns, mask))
     if state.memory is not None:
-        points, threshold = columns["state_descriptor"], spec.hp.novelty_threshold
-        memory = novelty.insert_distant(state.memory, points, mask, threshold)
+        points = distances.weighted(columns["state_descriptor"], spec.problem.weights)
+        memory = novelty.insert_distant(state.memory, points, mask, spec.hp.novelty_threshold)
         state = state._replace(memory=memory)
     return state

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import optax
 
 from elites.core import archive as archives
-from elites.core import es, networks, novelty
+from elites.core import counter, distances, es, networks, novelty
 from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
 from elites.core.evaluation import evaluate
@@ -37,7 +37,7 @@ _INITIAL, _EXPLORE, _EXPLOIT = range(3)  # their numbers
 
 
 class State(NamedTuple):
-    """Complete state of a run: training can continue from it."""
+    """Complete state of a MAP-Elites-ES run: training can continue from it."""
 
     archive: Archive
     parent: Array  # [P]
@@ -45,13 +45,13 @@ class State(NamedTuple):
     memory: Memory  # descriptors of past offspring
     iteration: Array  # [] int32, -1 before anything was told
     evaluations: Array  # [] uint32
-    env_steps: Array  # [] uint32
+    env_steps: Array  # [2] uint32, see `counter`
     rejected: Array  # [] uint32
 
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """MAP-Elites-ES on a problem."""
+    """Specification of MAP-Elites-ES on a problem."""
 
     problem: Problem
     hp: Hyperparameters
@@ -62,12 +62,12 @@ class Spec:
 
     @property
     def repeats(self) -> int:
-        """Evaluations averaged for an offspring."""
+        """Number of evaluations that are averaged for one offspring."""
         return 1 if self.problem.deterministic else self.hp.es_repeats
 
     @property
     def batch(self) -> int:
-        """Rows of the request that evaluates an offspring, padded.
+        """Number of rows, with padding, of the request that evaluates an offspring.
 
         Re-evaluation fills the same rows with elites: the same program, hence the same bits.
         """
@@ -75,7 +75,7 @@ class Spec:
 
 
 def algorithm(spec: Spec) -> Algorithm[State]:
-    """Build the algorithm of a specification."""
+    """Return the algorithm of a MAP-Elites-ES specification."""
     bind = functools.partial
     return Algorithm(
         name="me_es", problem=spec.problem, policy=spec.policy, cells=spec.hp.cells,
@@ -91,7 +91,7 @@ def algorithm(spec: Spec) -> Algorithm[State]:
 
 
 def init(spec: Spec, key: Array, centroids: Array) -> State:
-    """Return a state with a random parent and an empty archive."""
+    """Return an initial state with a random parent and an empty archive."""
     parent = networks.init(spec.policy, jax.random.split(key)[0])
     zero = jnp.zeros((), jnp.uint32)
     return State(
@@ -99,17 +99,18 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
         parent=parent,
         moments=optax.adam(spec.hp.es_learning_rate).init(parent),
         memory=novelty.empty(spec.hp.es_memory, spec.problem.descriptor_size),
-        iteration=jnp.full((), -1, jnp.int32), evaluations=zero, env_steps=zero, rejected=zero,
+        iteration=jnp.full((), -1, jnp.int32), evaluations=zero, env_steps=counter.zero(),
+        rejected=zero,
     )  # fmt: skip
 
 
 def first(spec: Spec, state: State, key: Array) -> Request:
-    """Ask for the random parent."""
+    """Return the request that evaluates the random initial parent."""
     return offspring_request(spec, state, jnp.int32(_INITIAL), jax.random.split(key)[1])
 
 
 class Keys(NamedTuple):
-    """Keys derived from that of an iteration."""
+    """Random keys of the parts of an iteration, derived from the iteration's key."""
 
     parent: Array
     noise: Array
@@ -118,7 +119,7 @@ class Keys(NamedTuple):
 
 
 def split(key: Array) -> Keys:
-    """Derive the keys of an iteration."""
+    """Return the random keys of the parts of an iteration, derived from the iteration's key."""
     ask_key, copies_key, offspring_key = jax.random.split(key, 3)
     parent_key, noise_key = jax.random.split(ask_key)
     return Keys(parent_key, noise_key, copies_key, offspring_key)
@@ -128,7 +129,11 @@ def split(key: Array) -> Keys:
 
 
 def choose_parent(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses]]:
-    """Continue from an elite, without momentum, once every `es_generations` iterations."""
+    """Return the state with a new parent from the archive, once every `es_generations` iterations.
+
+    In other iterations, the parent stays. A new parent starts without momentum. The losses are
+    empty.
+    """
     due = (state.iteration % spec.hp.es_generations == 0) & (state.iteration > 0)
     due &= archives.filled(state.archive).any()  # without any elite, keep the parent
     drawn = state.archive.policies[draw_parent(spec, state, split(key).parent)]
@@ -142,12 +147,24 @@ def choose_parent(spec: Spec, state: State, key: Array) -> tuple[State, dict[str
 
 
 def exploring(spec: Spec, state: State) -> Array:
-    """Return whether the current generations follow novelty instead of fitness."""
+    """Return a boolean []: whether the current generations follow novelty instead of fitness."""
     return (state.iteration // spec.hp.es_generations) % 2 == 0
 
 
+def distance_to_memory(spec: Spec, state: State, descriptors: Array) -> Array:
+    """Return the novelty [n] of descriptors [n, D].
+
+    It is the mean distance to the nearest descriptors in the memory.
+    """
+    points = distances.weighted(descriptors, spec.problem.weights)
+    return novelty.mean_distance(state.memory, points, spec.hp.es_neighbours, squared=False)
+
+
 def draw_parent(spec: Spec, state: State, key: Array) -> Array:
-    """Choose the cell to continue from. With fewer filled cells than required, use those."""
+    """Return the index [] of the cell whose elite becomes the parent, drawn from the best.
+
+    If fewer cells are filled than required, the draw is from those.
+    """
     archive = state.archive
     full = archives.filled(archive)
     pick_key, coin_key = jax.random.split(key)
@@ -157,9 +174,7 @@ def draw_parent(spec: Spec, state: State, key: Array) -> Array:
         available = jnp.minimum(among.sum(), count)
         return best[jax.random.randint(pick_key, (), 0, jnp.maximum(available, 1))]
 
-    cell_novelty = novelty.mean_distance(
-        state.memory, archive.descriptors, spec.hp.es_neighbours, squared=False
-    )
+    cell_novelty = distance_to_memory(spec, state, archive.descriptors)
     youngest = min(_LAST_IMPROVED, spec.hp.cells)
     by_age = jax.lax.top_k(jnp.where(full, archive.born, -2), youngest)[1]
     recent = full & jnp.zeros(spec.hp.cells, bool).at[by_age].set(True)
@@ -176,7 +191,7 @@ def draw_parent(spec: Spec, state: State, key: Array) -> Array:
 
 
 def ask_copies(spec: Spec, state: State, key: Array) -> Request:
-    """Ask for mirrored perturbations of the parent."""
+    """Return a request for mirrored random perturbations of the parent."""
     keys = split(key)
     noise = es.noise(keys.noise, spec.hp.es_samples // 2, spec.policy.size)
     copies = es.population(state.parent, noise, spec.hp.es_sigma)
@@ -187,10 +202,11 @@ def ask_copies(spec: Spec, state: State, key: Array) -> Request:
 def tell_copies(
     spec: Spec, state: State, request: Request, copies: Evaluation
 ) -> tuple[State, None]:
-    """Replace the parent by its offspring: one Adam step along the gradient of the score."""
-    distance = novelty.mean_distance(
-        state.memory, copies.descriptors, spec.hp.es_neighbours, squared=False
-    )
+    """Return the state with the parent replaced by its offspring, from the copies' results.
+
+    The offspring is one Adam step along the gradient of the score.
+    """
+    distance = distance_to_memory(spec, state, copies.descriptors)
     score = jnp.where(exploring(spec, state), distance, copies.fitness)
     # A failed copy ranks last in both modes, whatever else was reported about it.
     finite = jnp.isfinite(copies.fitness) & jnp.isfinite(copies.descriptors).all(-1)
@@ -205,7 +221,7 @@ def tell_copies(
         parent=parent,
         moments=moments,
         evaluations=state.evaluations + jnp.uint32(spec.hp.es_samples),
-        env_steps=state.env_steps + copies.steps.sum().astype(jnp.uint32),
+        env_steps=counter.add(state.env_steps, copies.steps.sum()),
         rejected=state.rejected + failed.sum().astype(jnp.uint32),
     ), None
 
@@ -214,7 +230,7 @@ def tell_copies(
 
 
 def ask_offspring(spec: Spec, state: State, key: Array) -> Request:
-    """Ask for the offspring, which is the state's parent since the first round."""
+    """Return a request for the offspring, which is the state's parent since the first round."""
     origin = jnp.where(exploring(spec, state), _EXPLORE, _EXPLOIT)
     return offspring_request(spec, state, origin, split(key).offspring)
 
@@ -222,36 +238,41 @@ def ask_offspring(spec: Spec, state: State, key: Array) -> Request:
 def tell_offspring(
     spec: Spec, state: State, request: Request, evaluation: Evaluation
 ) -> tuple[State, Metrics]:
-    """Add the offspring with the mean of its evaluations. Further rows are padding."""
+    """Add the offspring to the archive and return the new state and the iteration's metrics.
+
+    The offspring gets the mean of its evaluations. Further rows of the request are padding.
+    """
     fitness = evaluation.fitness[: spec.repeats].mean(0)[None]
     descriptors = evaluation.descriptors[: spec.repeats].mean(0)[None]
     valid = evaluation.valid[: spec.repeats].all(0)[None]
-    steps = evaluation.steps[: spec.repeats].sum().astype(jnp.uint32)
+    steps = evaluation.steps[: spec.repeats].sum()
     iteration, origin = state.iteration + 1, request.origins[:1]
     archive, added, rejected = archives.add(
         state.archive, state.parent[None], fitness, descriptors, valid, origin,
-        iteration,
+        iteration, spec.problem.weights,
     )  # fmt: skip
     state = state._replace(
         archive=archive,
-        memory=novelty.append(state.memory, descriptors, ~rejected),
+        memory=novelty.append(
+            state.memory, distances.weighted(descriptors, spec.problem.weights), ~rejected
+        ),
         iteration=iteration,
         evaluations=state.evaluations + jnp.uint32(spec.repeats),
-        env_steps=state.env_steps + steps,
+        env_steps=counter.add(state.env_steps, steps),
         rejected=state.rejected + rejected.sum().astype(jnp.uint32),
     )
     return state, Metrics.of(state, ORIGINS, origin, added)
 
 
 def offspring_request(spec: Spec, state: State, origin: Array, key: Array) -> Request:
-    """Return a request with the parent in every row of the padded batch."""
+    """Return a request with the state's parent in every row of the padded batch."""
     return request(spec, jnp.tile(state.parent, (spec.batch, 1)), origin, key)
 
 
 def request(
     spec: Spec, policies: Array, origin: Array, key: Array, noise: Array | None = None
 ) -> Request:
-    """Return a request for policies of one origin."""
+    """Return a request for policies [n, P] that all have the same origin."""
     n, size = len(policies), spec.problem.descriptor_size
     return Request(
         policies=policies,

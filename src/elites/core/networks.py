@@ -23,7 +23,7 @@ Parameters = TypeVar("Parameters", Array, Layers)
 
 @dataclasses.dataclass(frozen=True)
 class MLP:
-    """Shape of a network."""
+    """Shape of a fully connected network."""
 
     sizes: tuple[int, ...]
     """Inputs, hidden layers, outputs."""
@@ -35,17 +35,17 @@ class MLP:
 
     @property
     def size(self) -> int:
-        """The number of parameters."""
+        """Number of parameters P of the network."""
         return sum((i + 1) * o for i, o in itertools.pairwise(self.sizes))
 
 
 def policy(observation_size: int, action_size: int, hidden: tuple[int, ...] = (128, 128)) -> MLP:
-    """Return a network from observations to actions in [-1, 1]."""
+    """Return the shape of a policy network, from observations to actions in [-1, 1]."""
     return MLP((observation_size, *hidden, action_size))
 
 
 def init(network: MLP, key: Array) -> Array:
-    """Return random parameters [P]."""
+    """Return random parameters [P] of a network."""
     parts = []
     pairs = list(itertools.pairwise(network.sizes))
     for (inputs, outputs), layer_key in zip(pairs, jax.random.split(key, len(pairs)), strict=True):
@@ -58,7 +58,7 @@ def init(network: MLP, key: Array) -> Array:
 
 
 def unflatten(network: MLP, parameters: Array) -> Layers:
-    """Return the kernels and biases of vectors [..., P]."""
+    """Return the layers, kernels and biases, of networks given as vectors [..., P]."""
     if parameters.shape[-1] != network.size:
         raise ValueError(
             f"a {'-'.join(map(str, network.sizes))} network has {network.size} parameters, got "
@@ -75,12 +75,18 @@ def unflatten(network: MLP, parameters: Array) -> Layers:
 
 
 def apply(network: MLP, layers: Layers, x: Array) -> Array:
-    """Apply one network, or networks on leading axes of every layer, to inputs [..., inputs]."""
+    """Return the outputs [..., outputs] of one network at inputs [..., inputs].
+
+    Networks on leading axes of every layer are accepted too.
+    """
     return _forward(network, layers, x, lambda x, kernel: x @ kernel)
 
 
 def apply_each(network: MLP, layers: Layers, x: Array) -> Array:
-    """Apply n networks (leading axis n of every layer) to one input each, [n, inputs]."""
+    """Return the outputs [n, outputs] of n networks at one input each, [n, inputs].
+
+    Every layer has the networks as its leading axis n.
+    """
     return _forward(network, layers, x, lambda x, kernel: jnp.einsum("ni,nio->no", x, kernel))
 
 
@@ -99,13 +105,19 @@ def _forward(
 def descend(
     parameters: Parameters, gradient: Parameters, moments: optax.OptState, rate: float
 ) -> tuple[Parameters, optax.OptState]:
-    """Take one Adam step down the gradient, on flat parameters or on layers."""
+    """Take one Adam step down the gradient and return the new parameters and moments.
+
+    Parameters are a flat vector or layers.
+    """
     update, moments = optax.adam(rate).update(gradient, moments)
     return optax.apply_updates(parameters, update), moments  # pyright: ignore[reportReturnType]
 
 
 def flatten(layers: Layers) -> Array:
-    """Return the vectors [..., P] of kernels and biases: the inverse of `unflatten`."""
+    """Return networks as vectors [..., P], from their kernels and biases.
+
+    Inverse of `unflatten`.
+    """
     parts = []
     for kernel, bias in layers:
         *leading, inputs, outputs = kernel.shape
@@ -114,7 +126,7 @@ def flatten(layers: Layers) -> Array:
 
 
 def fold(network: MLP, parameters: Array, condition: Array) -> Array:
-    """Turn a conditioned policy and n conditions [n, D] into n plain policies [n, P'].
+    """Return n plain policies [n, P'] from one conditioned policy [P] and n conditions [n, D].
 
     A network on (observation, condition) with the condition held fixed is a network on the
     observation: the condition's part of the first layer is added to its bias.

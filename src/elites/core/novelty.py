@@ -1,7 +1,8 @@
 """Novelty: the distance of a descriptor to its nearest neighbours among those seen before.
 
 `Memory` is a ring of descriptors, first in, first out. QD-PG stores states that are far enough from
-all stored ones (`insert_distant`). MAP-Elites-ES stores every offspring (`append`).
+all stored ones (`insert_distant`). MAP-Elites-ES stores every offspring (`append`). All descriptors
+here are weighted (`distances.weighted`), so that distances count their axes alike.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import jax
 import jax.numpy as jnp
 
 from elites.core import ring
+from elites.core.distances import pairwise_squared
 
 Array = jax.Array
 
 
 class Memory(NamedTuple):
-    """A ring of descriptors."""
+    """Ring buffer of descriptors, in which the newest overwrite the oldest."""
 
     points: Array  # [M, D]
     age: Array  # [M] int32: order of entry, -1 where nothing is stored
@@ -25,7 +27,7 @@ class Memory(NamedTuple):
 
 
 def empty(capacity: int, descriptor_size: int) -> Memory:
-    """Return a memory without points."""
+    """Return an empty memory for `capacity` descriptors."""
     return Memory(
         points=jnp.zeros((capacity, descriptor_size)),
         age=jnp.full(capacity, -1, jnp.int32),
@@ -34,7 +36,7 @@ def empty(capacity: int, descriptor_size: int) -> Memory:
 
 
 def append(memory: Memory, points: Array, mask: Array) -> Memory:
-    """Store the points [n, D] where `mask` holds, in order."""
+    """Return the memory with the points [n, D] appended where `mask` [n] holds, in order."""
     order = memory.entered + jnp.cumsum(mask) - 1
     place = ring.places(memory.entered, mask, memory.points.shape[0])
     return Memory(
@@ -45,14 +47,21 @@ def append(memory: Memory, points: Array, mask: Array) -> Memory:
 
 
 def nearest_squared(memory: Memory, points: Array, neighbours: int) -> Array:
-    """Return squared distances [n, k] to the k nearest stored points, inf where there are fewer."""
-    distance = jnp.where(memory.age[None] >= 0, _squared(points, memory.points), jnp.inf)
+    """Return squared distances [n, k] of points [n, D] to the k nearest stored ones.
+
+    Entries are inf where fewer points are stored.
+    """
+    distance = jnp.where(memory.age[None] >= 0, pairwise_squared(points, memory.points), jnp.inf)
     count = min(neighbours, memory.points.shape[0])
     return -jax.lax.top_k(-distance, count)[0]
 
 
 def mean_distance(memory: Memory, points: Array, neighbours: int, squared: bool) -> Array:
-    """Return the mean (squared) distance [n] to the nearest stored points, as many as there are."""
+    """Return the mean distance [n] of points [n, D] to the nearest stored points.
+
+    The mean is over `neighbours` points, or as many as there are. `squared` averages squared
+    distances.
+    """
     nearest = nearest_squared(memory, points, neighbours)
     found = jnp.isfinite(nearest)
     values = jnp.where(found, nearest if squared else jnp.sqrt(nearest), 0.0)
@@ -60,9 +69,10 @@ def mean_distance(memory: Memory, points: Array, neighbours: int, squared: bool)
 
 
 def rewards(memory: Memory, points: Array, neighbours: int) -> Array:
-    """Return the novelty [steps, N] of points [steps, N, D], the mean squared distance.
+    """Return the novelty [steps, N] of points [steps, N, D].
 
-    One step at a time, because all distances together would not fit into memory.
+    It is the mean squared distance to the nearest stored points. Steps are computed one at a time,
+    because all distances together would not fit into memory.
     """
     return jax.lax.map(lambda some: mean_distance(memory, some, neighbours, squared=True), points)
 
@@ -70,7 +80,9 @@ def rewards(memory: Memory, points: Array, neighbours: int) -> Array:
 def insert_distant(
     memory: Memory, points: Array, mask: Array, threshold: float, block: int = 256
 ) -> Memory:
-    """Store points [n, D], one after the other, if farther than `threshold` from all stored ones.
+    """Return the memory with those points [n, D] stored that are far from all stored ones.
+
+    Points are offered one after the other. One is stored if it is farther than `threshold`.
 
     The stored ones include points of the same batch accepted before, and exclude those that have
     been overwritten meanwhile. The result equals a sequential loop, but is computed in blocks by
@@ -87,11 +99,11 @@ def insert_distant(
 
     def offer(memory: Memory, candidates: tuple[Array, Array]):
         points, mask = candidates
-        near = (_squared(points, memory.points) <= limit) & (memory.age[None] >= 0)
+        near = (pairwise_squared(points, memory.points) <= limit) & (memory.age[None] >= 0)
         # A stored point blocks a candidate until it is overwritten, so only the youngest of the
         # stored points near a candidate matters.
         youngest = jnp.max(jnp.where(near, memory.age[None], -1), axis=1)
-        close_before = jnp.tril(_squared(points, points) <= limit, k=-1)
+        close_before = jnp.tril(pairwise_squared(points, points) <= limit, k=-1)
 
         def decide(guess: Array) -> Array:
             entered_before = jnp.cumsum(guess) - guess
@@ -107,9 +119,3 @@ def insert_distant(
 
     blocks = (points.reshape(-1, block, points.shape[1]), mask.reshape(-1, block))
     return jax.lax.scan(offer, memory, blocks)[0]
-
-
-def _squared(a: Array, b: Array) -> Array:
-    """Return squared distances [n, m]."""
-    squares = [jnp.square(a[:, i][:, None] - b[:, i][None, :]) for i in range(a.shape[1])]
-    return sum(squares[1:], start=squares[0])

@@ -12,15 +12,16 @@ import jax
 import jax.numpy as jnp
 
 from elites.core import archive as archives
+from elites.core import distances
 from elites.core.algorithm import Algorithm
-from elites.core.archive import Archive
-from elites.core.types import Request, padded_size
+from elites.core.archive import Archive, Summary
+from elites.core.types import Problem, Request, padded_size
 
 Array = jax.Array
 
 
 class Results(NamedTuple):
-    """Evaluation results without the transitions."""
+    """Evaluation results of n episodes without the transitions."""
 
     fitness: Array  # [n]
     descriptors: Array  # [n, D]
@@ -28,27 +29,49 @@ class Results(NamedTuple):
 
 
 class Reevaluation(NamedTuple):
-    """Archive and actor re-evaluated. Errors are means over the filled cells.
+    """Scores of an archive and its actor from evaluating both again.
 
-    A rollout that diverges contributes no fitness and no error.
+    Errors are mean distances (see `distances`) over the filled cells. A rollout that diverges
+    contributes no fitness and no error.
+
+    A QD-score counts a rollout for the cell that it was asked for, wherever it ended. The re-binned
+    figures describe the archive that the rollouts alone would fill, each in the cell it reached.
     """
 
     fitness: Array  # [C] of each elite, NaN where a cell is empty or its rollout diverged
     descriptors: Array  # [C, D]
     qd_score: Array  # []
     descriptor_error: Array  # []
+    cells: Array  # [C] int32: the cell that each rollout reached, -1 where there is no result
+    rebinned_qd_score: Array  # []
+    rebinned_coverage: Array  # []
     actor_fitness: Array  # [C] of the actor asked for each elite's descriptor; NaN without one
     actor_descriptors: Array  # [C, D]
     actor_qd_score: Array  # []
     actor_descriptor_error: Array  # []
+    actor_cells: Array  # [C]
+    actor_rebinned_qd_score: Array  # []
+    actor_rebinned_coverage: Array  # []
+
+
+class _Scores(NamedTuple):
+    """Scores of the archive, or of the actor: one half of the fields of a `Reevaluation`."""
+
+    fitness: Array
+    descriptors: Array
+    qd_score: Array
+    descriptor_error: Array
+    cells: Array
+    rebinned_qd_score: Array
+    rebinned_coverage: Array
 
 
 def request_elites(
     algorithm: Algorithm, archive: Archive, actor: Array | None, cells: Array, key: Array
 ) -> Request:
-    """Ask for the elites of cells [batch], and for the actor at their descriptors.
+    """Return a request for the elites of cells [batch], and for the actor at their descriptors.
 
-    Everything is shaped and typed as in training, or it would compile to another program.
+    Everything has the shapes and types of training. Otherwise it would compile to another program.
     """
     descriptors = archive.descriptors[cells]
     return Request(
@@ -64,7 +87,10 @@ def request_elites(
 def request_actor(
     algorithm: Algorithm, archive: Archive, actor: Array, cells: Array, key: Array
 ) -> Request:
-    """Ask for the actor alone, at the descriptors of cells [batch]. Further rows are padding."""
+    """Return a request for the actor alone, at the descriptors of cells [batch].
+
+    Further rows of the request are padding.
+    """
     rows = jnp.minimum(jnp.arange(padded_size(algorithm.batch)), algorithm.batch - 1)
     descriptors = archive.descriptors[cells[rows]]
     return Request(
@@ -77,24 +103,55 @@ def request_actor(
     )
 
 
-def score(archive: Archive, elites: Results, actor: Results | None) -> Reevaluation:
-    """Compute the metrics from the results [C] of all cells, and of the actor if there is one."""
-    scores = _score(archive, elites)
+def score(
+    problem: Problem, archive: Archive, elites: Results, actor: Results | None
+) -> Reevaluation:
+    """Return the scores of archive and actor, from their results [C] in all cells.
+
+    Without results of an actor, the actor's scores are NaN.
+    """
+    scores = _score(problem, archive, elites)
     if actor is not None:
-        return Reevaluation(*scores, *_score(archive, actor))
-    nan = jnp.float32(jnp.nan)
-    no_fitness = jnp.full_like(archive.fitness, jnp.nan)
-    no_descriptors = jnp.full_like(archive.descriptors, jnp.nan)
-    return Reevaluation(*scores, no_fitness, no_descriptors, nan, nan)
+        return Reevaluation(*scores, *_score(problem, archive, actor))
+    no_cells = jnp.full_like(scores.cells, -1)
+    nothing = [
+        no_cells if part is scores.cells else jnp.full_like(part, jnp.nan) for part in scores
+    ]
+    return Reevaluation(*scores, *nothing)
 
 
-def _score(archive: Archive, results: Results) -> tuple[Array, Array, Array, Array]:
-    """Return fitness, descriptors, QD-score and mean descriptor error, of the known results."""
+def _score(problem: Problem, archive: Archive, results: Results) -> _Scores:
     # Empty cells hold no policy, and a diverged rollout reached nothing.
     known = archives.filled(archive) & results.valid
     fitness = jnp.where(known, results.fitness, jnp.nan)
     descriptors = jnp.where(known[:, None], results.descriptors, jnp.nan)
-    distance = jnp.sqrt(jnp.sum(jnp.square(descriptors - archive.descriptors), -1))
+    distance = distances.between(descriptors, archive.descriptors, problem.weights)
     # Without any result this is 0 / 0: an actor that always fails has no error, not a perfect one.
     error = jnp.nansum(distance) / jnp.isfinite(fitness).sum()
-    return fitness, descriptors, jnp.nansum(fitness), error
+    reached = archives.cell_of(archive, results.descriptors, problem.weights)
+    summary = _rebinned(problem, archive.centroids, results._replace(valid=known))
+    return _Scores(
+        fitness=fitness,
+        descriptors=descriptors,
+        qd_score=jnp.nansum(fitness),
+        descriptor_error=error,
+        cells=jnp.where(known, reached, -1),
+        rebinned_qd_score=summary.qd_score,
+        rebinned_coverage=summary.coverage,
+    )
+
+
+def _rebinned(problem: Problem, centroids: Array, results: Results) -> Summary:
+    """Return the summary (QD-score, coverage) of the archive that the results alone would fill."""
+    n = results.fitness.shape[0]
+    addition = archives.add(
+        archives.empty(centroids, 0),
+        jnp.zeros((n, 0)),  # nobody needs the policies
+        results.fitness,
+        results.descriptors,
+        results.valid,
+        origin=jnp.zeros(n, jnp.int32),
+        iteration=jnp.int32(0),
+        weights=problem.weights,
+    )
+    return archives.summary(addition.archive)

@@ -20,7 +20,7 @@ Layout = Mapping[str, int]  # column name -> width
 
 
 class Replay(NamedTuple):
-    """The replay buffer."""
+    """Replay buffer: a ring of transitions, one row each."""
 
     rows: Array  # [capacity, width]
     head: Array  # [] int32: where the next row goes
@@ -28,13 +28,16 @@ class Replay(NamedTuple):
 
 
 def empty(layout: Layout, capacity: int) -> Replay:
-    """Return a buffer without transitions."""
+    """Return a replay buffer without transitions."""
     zero = jnp.zeros((), jnp.int32)
     return Replay(jnp.zeros((capacity, sum(layout.values()))), zero, zero)
 
 
 def insert(replay: Replay, layout: Layout, columns: Mapping[str, Array], mask: Array) -> Replay:
-    """Append the rows where `mask` [n] holds, in order. Columns are [n, width], or [n] for 1."""
+    """Return the replay buffer with the rows appended where `mask` [n] holds, in order.
+
+    Columns are [n, width], or [n] for a width of 1.
+    """
     if set(columns) != set(layout):
         raise ValueError(f"columns {sorted(columns)} do not fit the layout {sorted(layout)}")
     capacity = replay.rows.shape[0]
@@ -54,12 +57,12 @@ def insert(replay: Replay, layout: Layout, columns: Mapping[str, Array], mask: A
 
 
 def sample(replay: Replay, key: Array, shape: tuple[int, ...]) -> Array:
-    """Draw rows [*shape, width] uniformly, with replacement, from the filled part."""
+    """Return rows [*shape, width] drawn uniformly, with replacement, from the filled part."""
     return replay.rows[uniform_index(key, shape, replay.size)]
 
 
 def columns(layout: Layout, rows: Array) -> dict[str, Array]:
-    """Split rows [..., width] into their columns, each [..., its width]."""
+    """Return the columns of replay rows [..., width] by name, each [..., its width]."""
     found, start = {}, 0
     for name, width in layout.items():
         found[name] = rows[..., start : start + width]

@@ -9,7 +9,9 @@ Array = jax.Array
 
 
 def places(head: Array, mask: Array, capacity: int) -> Array:
-    """Return where each row of a batch [n] is written. `capacity` stands for nowhere.
+    """Return the place [n] in the ring where each row of a batch is written.
+
+    A row that is not written has the place `capacity`.
 
     Rows where `mask` holds are written one after the other, from `head` on. If the batch alone is
     longer than the ring, only its last rows are written: no two rows share a place, so the result

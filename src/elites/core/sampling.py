@@ -9,7 +9,7 @@ Array = jax.Array
 
 
 def uniform_index(key: Array, shape: tuple[int, ...], count: Array) -> Array:
-    """Draw indices below `count` uniformly. Returns zeros if `count` is 0.
+    """Draw indices of this shape uniformly below `count`. Returns zeros if `count` is 0.
 
     Takes the remainder of 32 random bits. This is cheaper than `jax.random.randint`, which draws
     twice to remove a bias of count / 2^32.

@@ -20,7 +20,7 @@ from elites.core.types import INITIAL, Array, Problem
 
 
 class State(NamedTuple):
-    """Complete state of a run: training can continue from it."""
+    """Complete state of a run of the MAP-Elites family: training can continue from it."""
 
     archive: Archive
     replay: Replay | None
@@ -28,12 +28,12 @@ class State(NamedTuple):
     memory: Memory | None  # state descriptors, for a learner that is rewarded for novelty
     iteration: Array  # [] int32: -1 before the start is told, 0 after it
     evaluations: Array  # [] uint32
-    env_steps: Array  # [] uint32
+    env_steps: Array  # [2] uint32, see `counter`
     rejected: Array  # [] uint32
 
 
 class Offspring(NamedTuple):
-    """Policies made by a variation."""
+    """Policies made by a variation, with the descriptors that they were made for."""
 
     policies: Array  # [n, P]
     targets: Array  # [n, D] the descriptor that each is meant to reach, in task units
@@ -41,7 +41,10 @@ class Offspring(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Variation:
-    """A source of offspring. Elites carry its name as their origin; metrics count by it."""
+    """A source of offspring.
+
+    Elites have its name as their origin, and metrics are counted by it.
+    """
 
     origin: str
     count: int
@@ -51,7 +54,10 @@ class Variation:
     """Store its transitions as attempts at their targets instead of at what they reached."""
 
     def offspring(self, spec: Spec, state: State, key: Array) -> Offspring:
-        """Make the offspring of an iteration, and check their number and size."""
+        """Return the offspring that the variation makes in an iteration.
+
+        A ValueError is raised if their number or size is wrong.
+        """
         made = self.make(spec, state, key, self.count)
         expected = (self.count, spec.policy.size), (self.count, spec.problem.descriptor_size)
         found = type(made).__name__
@@ -67,7 +73,7 @@ class Variation:
 
 @dataclasses.dataclass(frozen=True)
 class Learner:
-    """An actor-critic and what it is rewarded for."""
+    """An actor-critic, and the reward that it is trained for."""
 
     name: str
     td3: TD3
@@ -77,7 +83,7 @@ class Learner:
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """What distinguishes the algorithms of this family."""
+    """Specification of an algorithm of the MAP-Elites family: its variations and learners."""
 
     name: str
     problem: Problem
@@ -111,22 +117,28 @@ class Spec:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """Names by the number that `Archive.origin` holds: 0 is the start, then the variations."""
+        """Names of the origins of elites. Index 0 is the start, then come the variations.
+
+        `Archive.origin` holds indices into these names.
+        """
         return (INITIAL, *(variation.origin for variation in self.variations))
 
     @property
     def policy(self) -> MLP:
-        """Network of the archive's policies."""
+        """Network shape of the archive's policies."""
         return self.problem.policy(self.hp.policy_hidden)
 
     @property
     def batch(self) -> int:
-        """Offspring of an iteration: the sum of the counts, whatever `hp.batch_size` says."""
+        """Number of offspring of an iteration: the sum of the variations' counts.
+
+        The sum may differ from `hp.batch_size`.
+        """
         return sum(variation.count for variation in self.variations)
 
     @property
     def main_td3(self) -> TD3 | None:
-        """Configuration of the main learner."""
+        """Configuration of the main learner, None if the algorithm has no learner."""
         return self.learners[0].td3 if self.learners else None
 
     @property
@@ -135,7 +147,7 @@ class Spec:
         return any(learner.rewards_novelty for learner in self.learners)
 
     def td3_of(self, learner: str) -> TD3:
-        """Return the configuration of a learner by its name."""
+        """Return the TD3 configuration of the learner with this name."""
         found = {part.name: part.td3 for part in self.learners}
         if learner not in found:
             known = ", ".join(found) or "none"
@@ -144,7 +156,9 @@ class Spec:
 
     @property
     def layout(self) -> Layout:
-        """Columns of the replay buffer, with descriptors only if a critic is conditioned.
+        """Names and widths of the replay buffer's columns.
+
+        Descriptors are included only if a critic is conditioned.
 
         Descriptors and targets are scaled to [-1, 1]. State descriptors are in task units.
         """

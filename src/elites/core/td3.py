@@ -34,7 +34,7 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True)
 class TD3:
-    """Static configuration of a learner."""
+    """Static configuration of a TD3 learner."""
 
     actor: MLP
     critic: MLP
@@ -61,12 +61,12 @@ class TD3:
 
     @property
     def sampled_rows(self) -> int:
-        """Transitions to sample for a minibatch."""
+        """Number of transitions to sample from the replay buffer for one minibatch."""
         return self.batch_size // 2 if self.sampled_negatives else self.batch_size
 
 
 class TD3State(NamedTuple):
-    """Parameters and optimisers of a learner."""
+    """Parameters and optimiser states of a TD3 learner."""
 
     actor: Array  # [Pa]
     target_actor: Array  # [Pa]
@@ -77,7 +77,7 @@ class TD3State(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Minibatches of transitions. Descriptors are scaled to [-1, 1]."""
+    """Minibatches of transitions for a TD3 learner. Descriptors are scaled to [-1, 1]."""
 
     observation: Array  # [..., N, O]
     action: Array  # [..., N, A]
@@ -90,7 +90,7 @@ class Batch(NamedTuple):
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Array], conditioned: bool) -> Batch:
-        """Build minibatches from columns [..., N, width] of the replay buffer."""
+        """Return minibatches built from columns [..., N, width] of the replay buffer."""
         nothing = columns["observation"][..., :0]
         return cls(
             observation=columns["observation"],
@@ -105,14 +105,14 @@ class Batch(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """Losses, averaged over the steps of an iteration."""
+    """Critic and actor losses, averaged over the steps of an iteration."""
 
     critic: Array  # []
     actor: Array  # []
 
 
 def init(td3: TD3, key: Array) -> TD3State:
-    """Return an untrained learner. Targets start equal to what they follow."""
+    """Return the state of an untrained learner. Target networks start equal to their sources."""
     actor_key, critic_key = jax.random.split(key)
     actor = networks.init(td3.actor, actor_key)
     critics = jax.vmap(lambda k: networks.init(td3.critic, k))(jax.random.split(critic_key))
@@ -123,24 +123,24 @@ def init(td3: TD3, key: Array) -> TD3State:
 
 
 def similarity(descriptor: Array, target: Array, lengthscale: float) -> Array:
-    """Return the similarity S(d, d') of descriptors, in (0, 1]."""
+    """Return the similarity S(d, d') in (0, 1] of descriptors [..., D] and targets [..., D]."""
     return jnp.exp(-jnp.sqrt(jnp.sum(jnp.square(descriptor - target), -1)) / lengthscale)
 
 
 def act(td3: TD3, actor: Array, observation: Array, target: Array) -> Array:
-    """Return pi(s | d'), or pi(s) if the actor is not conditioned."""
+    """Return the actions pi(s | d') of an actor, or pi(s) if it is not conditioned."""
     inputs = jnp.concatenate([observation, target], -1) if td3.actor_conditioned else observation
     return networks.apply(td3.actor, networks.unflatten(td3.actor, actor), inputs)
 
 
 def value(td3: TD3, critic: Array, observation: Array, action: Array, target: Array) -> Array:
-    """Return Q(s, a | d') of one critic [Pc]."""
+    """Return the values Q(s, a | d') of one critic [Pc]."""
     inputs = jnp.concatenate([observation, action, target], -1)
     return networks.apply(td3.critic, networks.unflatten(td3.critic, critic), inputs)[..., 0]
 
 
 def critic_target(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> Array:
-    """Return the target y [N] of the critics. `noise` [N, A] is standard normal."""
+    """Return the target values y [N] of the critics. `noise` [N, A] is standard normal."""
     noise = jnp.clip(td3.smoothing_noise * noise, -td3.smoothing_clip, td3.smoothing_clip)
     action = act(td3, state.target_actor, batch.next_observation, batch.target)
     action = jnp.clip(action + noise, -1.0, 1.0)
@@ -152,7 +152,10 @@ def critic_target(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> Arra
 
 
 def critic_loss(td3: TD3, critics: Array, batch: Batch, y: Array) -> Array:
-    """Return the sum of both mean squared errors. Transitions cut by the time limit have none."""
+    """Return the loss []: the sum of both critics' mean squared errors.
+
+    Transitions cut by the time limit have no error.
+    """
     values = jax.vmap(lambda c: value(td3, c, batch.observation, batch.action, batch.target))(
         critics
     )
@@ -161,13 +164,13 @@ def critic_loss(td3: TD3, critics: Array, batch: Batch, y: Array) -> Array:
 
 
 def actor_loss(td3: TD3, actor: Array, critic: Array, batch: Batch) -> Array:
-    """Return minus the mean value of what the actor does."""
+    """Return the loss []: minus the mean value of the actor's actions."""
     action = act(td3, actor, batch.observation, batch.target)
     return -jnp.mean(value(td3, critic, batch.observation, action, batch.target))
 
 
 def update_critics(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> tuple[TD3State, Array]:
-    """Take one step of the critics. Returns the new state and the loss."""
+    """Take one gradient step of the critics. Returns the new state and the loss."""
     y = critic_target(td3, state, batch, noise)
     loss, gradient = jax.value_and_grad(lambda c: critic_loss(td3, c, batch, y))(state.critics)
     critics, moments = networks.descend(
@@ -178,7 +181,7 @@ def update_critics(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> tup
 
 
 def update_actor(td3: TD3, state: TD3State, batch: Batch, critics: Array) -> tuple[TD3State, Array]:
-    """Take one step of the actor. Returns the new state and the loss."""
+    """Take one gradient step of the actor. Returns the new state and the loss."""
     loss, gradient = jax.value_and_grad(lambda a: actor_loss(td3, a, critics[0], batch))(
         state.actor
     )
@@ -188,7 +191,10 @@ def update_actor(td3: TD3, state: TD3State, batch: Batch, critics: Array) -> tup
 
 
 def update(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tuple[TD3State, Losses]:
-    """Take `delay` critic steps, on batches [delay, N, ...], and one actor step."""
+    """Take `delay` critic steps, on batches [delay, N, ...], and one actor step.
+
+    Returns the new state and the mean losses.
+    """
     critic_losses, loss = [], jnp.float32(0.0)
     for i in range(td3.delay):
         batch = jax.tree.map(lambda a, i=i: a[i], batches)
@@ -213,7 +219,10 @@ def train(td3: TD3, state: TD3State, batches: Batch, key: Array) -> tuple[TD3Sta
 
 
 def train_plain(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tuple[TD3State, Losses]:
-    """Take the steps of `train` on any device. `gpu/` holds kernels that compute the same."""
+    """Take the steps of `train` on any device. Returns the new state and the mean losses.
+
+    `gpu/` holds kernels that compute the same.
+    """
     turns = td3.steps // td3.delay
     split = jax.tree.map(lambda a: a.reshape(turns, td3.delay, *a.shape[1:]), (batches, noise))
     state, losses = jax.lax.scan(lambda s, x: update(td3, s, *x), state, split)
@@ -221,12 +230,15 @@ def train_plain(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tupl
 
 
 def with_negatives(batches: Batch) -> Batch:
-    """Use each transition twice: with its own descriptor as target, and with another row's."""
+    """Return batches in which each transition occurs twice.
+
+    The first copy has its own descriptor as target, the second that of another row.
+    """
     twice = jax.tree.map(lambda a: jnp.concatenate([a, a], axis=1), batches)
     reached = batches.descriptor
     return twice._replace(target=jnp.concatenate([reached, reached[:, ::-1]], axis=1))
 
 
 def _follow(target: Array, source: Array, rate: float) -> Array:
-    """Move a target network towards its source."""
+    """Return the parameters of a target network, moved towards `source` by the share `rate`."""
     return (1.0 - rate) * target + rate * source

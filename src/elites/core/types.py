@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.core import networks
+from elites.core import distances, networks
 from elites.core.networks import MLP
 
 Array = jax.Array
@@ -31,7 +31,7 @@ INITIAL = "initial"  # origin of the random policies that a run starts with
 
 
 class Transitions(NamedTuple):
-    """Steps of n episodes, time first. Where `mask` is False every other field is zero."""
+    """Steps of n episodes, time first. Where `mask` is False, every other field is zero."""
 
     observation: Array  # [T, n, O]
     action: Array  # [T, n, A]
@@ -44,7 +44,7 @@ class Transitions(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Results of n episodes."""
+    """Results of n episodes: fitness, descriptors, validity, steps and transitions."""
 
     fitness: Array  # [n] undiscounted return
     descriptors: Array  # [n, D] in task units, within the bounds
@@ -55,7 +55,7 @@ class Evaluation(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A task as the algorithms see it."""
+    """A task as the algorithms see it: sizes, bounds and a function that runs episodes."""
 
     name: str
     observation_size: int
@@ -77,21 +77,26 @@ class Problem:
 
     @property
     def descriptor_size(self) -> int:
-        """Dimensions of the descriptor space."""
+        """Number of dimensions D of the descriptor space."""
         return len(self.descriptor_low)
 
     @property
     def ranges(self) -> tuple[float, ...]:
-        """Extents of the descriptor space, in task units."""
+        """Extent of each descriptor axis, high minus low, in task units."""
         bounds = zip(self.descriptor_low, self.descriptor_high, strict=True)
         return tuple(high - low for low, high in bounds)
 
+    @property
+    def weights(self) -> distances.Weights:
+        """Weight of each descriptor axis in distances, see `distances`."""
+        return distances.weights_of(self.ranges)
+
     def policy(self, hidden: tuple[int, ...]) -> MLP:
-        """Return the network of a policy, from observations to actions in [-1, 1]."""
+        """Return the network shape of a policy, from observations to actions in [-1, 1]."""
         return networks.policy(self.observation_size, self.action_size, hidden)
 
     def normalise(self, descriptors: Array) -> Array:
-        """Scale descriptors [..., D] from task units to [-1, 1]."""
+        """Return descriptors [..., D] scaled from task units to [-1, 1]."""
         shape = (1,) * (descriptors.ndim - 1) + (-1,)
         low = jnp.array(self.descriptor_low).reshape(shape)
         high = jnp.array(self.descriptor_high).reshape(shape)
@@ -130,7 +135,7 @@ def padded_size(batch: int) -> int:
 
 
 class Request(NamedTuple):
-    """Policies to evaluate and, beside them, the actor at descriptors of its own."""
+    """Policies to evaluate and, beside them, descriptors at which to roll out the actor."""
 
     policies: Array  # [n, P]
     origins: Array  # [n] int32: which variation made each, an index into `Algorithm.origins`

@@ -26,7 +26,7 @@ Array = jax.Array
 
 
 def ga(spec: Spec, state: State, key: Array, count: int) -> Offspring:
-    """Make children of two parents each, both drawn uniformly."""
+    """Return `count` children, each of two elites drawn uniformly from the archive."""
     first_key, second_key, noise_key = jax.random.split(key, 3)
     first = archives.sample(state.archive, first_key, count)
     second = archives.sample(state.archive, second_key, count)
@@ -36,7 +36,10 @@ def ga(spec: Spec, state: State, key: Array, count: int) -> Offspring:
 
 
 def iso_line(first: Array, second: Array, key: Array, iso_sigma: float, line_sigma: float) -> Array:
-    """Return x1 + iso_sigma N(0, I) + line_sigma N(0, 1) (x2 - x1), one line noise per child."""
+    """Return children [n, P] of parents x1 and x2 by the iso+line variation.
+
+    They are x1 + iso_sigma N(0, I) + line_sigma N(0, 1) (x2 - x1), with one line noise per child.
+    """
     iso_key, line_key = jax.random.split(key)
     iso = jax.random.normal(iso_key, first.shape)
     line = jax.random.normal(line_key, (first.shape[0], 1))
@@ -44,7 +47,10 @@ def iso_line(first: Array, second: Array, key: Array, iso_sigma: float, line_sig
 
 
 def policy_gradient(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
-    """Improve parents by the critic of a learner, each at the descriptor it reached itself."""
+    """Return `count` elites improved by the critic of a learner.
+
+    Each is improved at the descriptor that it reached itself.
+    """
     parent_key, replay_key = jax.random.split(key)
     config = spec.td3_of(learner)
     cells = archives.sample(state.archive, parent_key, count)
@@ -70,7 +76,7 @@ def ascend(
     observations: Array,
     rate: float,
 ) -> Array:
-    """Take Adam steps that increase Q(s, pi(s) | d) for each parent [n, P] and its own d.
+    """Return parents [n, P] after Adam steps that increase Q(s, pi(s) | d), each for its own d.
 
     `conditions` [n, D] are these descriptors, scaled to [-1, 1]. D is 0 for a critic that is not
     conditioned. There is one step for each minibatch of `observations` [steps, N, O], which all
@@ -110,7 +116,10 @@ def greedy(spec: Spec, state: State, key: Array, count: int, *, learner: str) ->
 
 
 def injection(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
-    """Return the conditioned actor at descriptors of the archive, folded into plain policies."""
+    """Return the conditioned actor at `count` descriptors of the archive, as plain policies.
+
+    A descriptor is folded into the network: it becomes part of the first layer's bias.
+    """
     network = spec.td3_of(learner).actor
     targets = state.archive.descriptors[archives.sample(state.archive, key, count)]
     actor, conditions = state.learners[learner].actor, spec.problem.normalise(targets)

@@ -1,13 +1,14 @@
-"""The rigid-body engine: springs, contacts and a fixed step, in JAX alone.
+"""Rigid-body engine in JAX: joints as springs, contacts as impulses, a fixed time step.
 
-Bodies have full position and orientation; joints are stiff springs, contacts act on velocities.
-`model` reads a body model, `step` advances it; everything between is pure functions over arrays
-laid out `[rows, lanes]`, a lane for each robot.
+Every body has a full position and orientation. `load` reads a body model and `step` advances it by
+one time step. In between are pure functions over arrays `[rows, n]`: one row per body, joint or
+contact point, one column per robot of the batch.
 """
 
 from elites.physics.bodies import Bodies, unpack
 from elites.physics.engine import Sensors, reset, sense, step
-from elites.physics.model import Model, ModelError, Shape, build, load
+from elites.physics.reading import ModelError, build, load
+from elites.physics.tables import Model, Shape
 
 __all__ = [
     "Bodies",

@@ -1,9 +1,9 @@
-"""The state of the bodies, and moving rows between bodies, joints and contact points.
+"""State of the bodies, and how it is read and summed by joints and contact points.
 
-A state is one array `[13, bodies, lanes]`; `unpack` names its rows without copying. Bodies are read
-by joints and contacts through static index tables, and what those produce is summed per body by
-gathers or a product with a constant matrix: no scatter-add, so a sum has one order and a simulation
-repeats to the last bit.
+A state is one array `[13, B, n]` for B bodies and n robots. `unpack` names its rows without copying
+them. Joints and contacts read the bodies through constant index tables. Their results are summed
+per body by gathers or by a product with a constant matrix. There is no scatter-add: every sum has
+one order, so a simulation repeats to the last bit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from elites.physics.rotations import Array, Quat, Vec3
 
 
 class Bodies(NamedTuple):
-    """Position, rotation, velocity and spin; every component is [rows, lanes]."""
+    """Position, rotation, velocity and angular velocity of bodies. Every component is [rows, n]."""
 
     pos: Vec3
     rot: Quat
@@ -29,15 +29,17 @@ class Bodies(NamedTuple):
 
 
 def unpack(state: Array) -> Bodies:
+    """Return the 13 rows of a state [13, ...] by name, as bodies."""
     return Bodies(Vec3(*state[0:3]), Quat(*state[3:7]), Vec3(*state[7:10]), Vec3(*state[10:13]))
 
 
 def pack(bodies: Bodies) -> Array:
+    """Return bodies as one state array [13, ...]."""
     return jnp.stack([*bodies.pos, *bodies.rot, *bodies.vel, *bodies.ang])
 
 
 def take(bodies: Bodies, index: np.ndarray) -> Bodies:
-    """The bodies `index`, one row each."""
+    """Return the bodies with the numbers `index` [rows], one row each."""
     first = int(index[0]) if len(index) else 0
     if np.array_equal(index, np.arange(first, first + len(index))):
         rows = slice(first, first + len(index))  # a slice fuses better than a gather
@@ -47,16 +49,16 @@ def take(bodies: Bodies, index: np.ndarray) -> Bodies:
 
 
 def incidence(index: np.ndarray, count: int) -> np.ndarray:
-    """The matrix [count, rows] that sums row k into body `index[k]`."""
+    """Return the matrix [count, rows] that sums row k into body `index[k]`."""
     return (np.arange(count)[:, None] == index[None, :]).astype(np.float32)
 
 
 def sum_rows(columns: Sequence[Any], weights: np.ndarray) -> list[Array]:
-    """Sum rows of each of `columns` [rows, n] into bodies [B, n] by `weights` [B, rows].
+    """Return the sums [B, n] of the rows of each of `columns` [rows, n] by `weights` [B, rows].
 
-    Two ways to the same sums, each the fast one on its hardware. A CPU's XLA recomputes whatever
-    feeds a gather once for every gather, while a product makes it compute its operand first; on a
-    GPU the small product is a kernel of its own, while gathers merge into their neighbours.
+    The CPU uses a matrix product and other devices use gathers, whichever is faster there. On a
+    CPU, XLA computes the operand of a gather again for every gather, but the operand of a product
+    only once. On a GPU, the small product would be a separate kernel, while gathers are fused.
     """
     return [
         jax.lax.platform_dependent(
@@ -69,10 +71,11 @@ def sum_rows(columns: Sequence[Any], weights: np.ndarray) -> list[Array]:
 
 
 def computed_once(column: Array) -> Array:
-    """The same numbers [rows, n], for a result with many readers that is worth storing.
+    """Return the column [rows, n] unchanged, but make XLA store it instead of recomputing it.
 
-    A CPU's XLA would compute it again for each of them; it does not look through a product, and one
-    with the identity is exact. What is not finite spreads, but only within its robot.
+    On a CPU, XLA would compute an array with several uses once per use. It does not fuse through a
+    product, and the product with the identity is exact. A number that is not finite spreads to the
+    other rows of the same robot, not to other robots.
     """
     identity = np.eye(column.shape[0], dtype=np.float32)
     return jax.lax.platform_dependent(

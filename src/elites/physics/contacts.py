@@ -1,8 +1,8 @@
-"""Contacts with the ground and with walls, resolved at velocity level.
+"""Contacts with the ground and with walls, as impulses that change velocities.
 
-Every contact point that sinks in and still approaches is pushed out by an impulse along the normal
-and dragged by friction against its sliding. The impulses on one body from one kind of collider are
-averaged, not added: a body on two points is not pushed twice as hard.
+A contact point acts if it penetrates a surface and still approaches it. It then gets an impulse
+along the normal, and a friction impulse against its sliding. The impulses on one body are averaged
+over the contact points of one kind of collider, so a body is not pushed harder by more points.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ import numpy as np
 
 from elites.physics import rotations as r
 from elites.physics.bodies import Bodies, incidence, sum_rows, take
-from elites.physics.model import GroundContacts, Model, WallContacts
 from elites.physics.rotations import Array, Vec3
+from elites.physics.tables import GroundContacts, Model, WallContacts
 
-# Slower sliding than this is not opposed by friction.
-_STILL = 0.01
+# Friction acts only on sliding that is faster than this, in m/s.
+_SLIDING_SPEED = 0.01
 
 
 class Impulse(NamedTuple):
-    """Changes of velocity and spin; per contact point [K, n] or per body [B, n]."""
+    """Changes of velocity and angular velocity, per contact point [K, n] or per body [B, n]."""
 
     vel: Vec3
     ang: Vec3
 
 
 def resolve(model: Model, bodies: Bodies) -> Impulse | None:
-    """The change of velocity of every body from all its contacts; None if nothing can collide."""
+    """Return the change of velocity [B, n] of every body by all its contacts.
+
+    None without contacts.
+    """
     parts = []
     if (ground := model.ground) is not None:
         parts += _averages(model, ground.body, ground.kind, _ground(model, ground, bodies))
@@ -43,16 +46,18 @@ def resolve(model: Model, bodies: Bodies) -> Impulse | None:
 
 
 def _ground(model: Model, table: GroundContacts, bodies: Bodies) -> tuple[Impulse, Array]:
+    """Return the impulse [K, n] of every ground contact, and booleans [K, n] of which act."""
     own = take(bodies, table.body)
     arm = r.apply(r.matrix(own.rot), table.offset)
-    # In this order of rounding a robot that rests on the ground touches it, as in the recordings.
+    # With this order of rounding, a robot at rest on the ground touches it, as in the recordings.
     depth = table.radius - (own.pos.z + arm.z)
     arm = Vec3(arm.x, arm.y, arm.z - table.radius)
     up = Vec3(jnp.zeros_like(depth), jnp.zeros_like(depth), jnp.ones_like(depth))
-    return _push(model, table, own, arm, up, depth)
+    return _impulse(model, table, own, arm, up, depth)
 
 
 def _walls(model: Model, table: WallContacts, bodies: Bodies) -> tuple[Impulse, Array]:
+    """Return the impulse [K, n] of every wall contact, and booleans [K, n] of which act."""
     own = take(bodies, table.body)
     rotation = r.matrix(own.rot)
     centre = r.add(own.pos, r.apply(rotation, table.centre))
@@ -65,29 +70,32 @@ def _walls(model: Model, table: WallContacts, bodies: Bodies) -> tuple[Impulse, 
     depth = table.radius + table.wall_radius - distance
     # The impulse acts midway between the two axes, not between the two surfaces.
     middle = r.scale(r.add(point, wall_point), 0.5)
-    return _push(model, table, own, r.sub(middle, own.pos), normal, depth)
+    return _impulse(model, table, own, r.sub(middle, own.pos), normal, depth)
 
 
 def _closest(c1: Vec3, h1: Vec3, c2: Vec3, h2: Vec3) -> tuple[Vec3, Vec3]:
-    """Closest points of two segments, each a centre plus s in [-1, 1] times half its length."""
+    """Return the closest points of two segments, c1 + s h1 and c2 + t h2 for s, t in [-1, 1]."""
     between = r.sub(c1, c2)
     a, e, b = r.dot(h1, h1), r.dot(h2, h2), r.dot(h1, h2)
     c, f = r.dot(h1, between), r.dot(h2, between)
     denominator = a * e - b * b
-    parallel = denominator <= 1e-6 * a * e  # or one of them is a point
+    parallel = denominator <= 1e-6 * a * e  # also if a segment is a point
     s = jnp.clip(
         jnp.where(parallel, 0.0, (b * f - c * e) / jnp.where(parallel, 1.0, denominator)), -1.0, 1.0
     )
-    # Clipping one parameter moves the other: clip t for that s, then s for that t.
+    # Clipping one parameter changes the best value of the other: t for that s, then s for that t.
     t = jnp.clip((b * s + f) / jnp.maximum(e, 1e-12), -1.0, 1.0)
     s = jnp.clip((b * t - c) / jnp.maximum(a, 1e-12), -1.0, 1.0)
     return r.add(c1, r.scale(h1, s)), r.add(c2, r.scale(h2, t))
 
 
-def _push(
+def _impulse(
     model: Model, table: GroundContacts | WallContacts, own: Bodies, arm: Vec3, normal: Vec3, depth
 ) -> tuple[Impulse, Array]:
-    """Impulse at points `arm` away from their bodies `own`, and which of them pushed."""
+    """Return the impulse [K, n] at each contact point, and booleans [K, n] of which points act.
+
+    `own` are the bodies of the points, and `arm` the vectors from these bodies to the points.
+    """
     inverse_mass = model.inverse_mass[table.body]
     inverse_inertia = Vec3(*(a[table.body] for a in model.inverse_inertia))
     velocity = r.add(own.vel, r.cross(own.ang, arm))
@@ -100,28 +108,32 @@ def _push(
     slide = r.sub(velocity, r.scale(normal, along))
     speed = r.norm(slide)
     drag = jnp.minimum(speed / inverse_effective_mass, table.friction * push)
-    drag = jnp.where(speed > _STILL, drag / jnp.maximum(speed, _STILL), 0.0)
+    sliding = speed > _SLIDING_SPEED
+    drag = jnp.where(sliding, drag / jnp.maximum(speed, _SLIDING_SPEED), 0.0)
 
-    pushed = (depth > 0.0) & (along < 0.0) & (push > 0.0)
+    acts = (depth > 0.0) & (along < 0.0) & (push > 0.0)
     impulse = r.sub(r.scale(normal, push), r.scale(slide, drag))
-    impulse = Vec3(*(jnp.where(pushed, a, 0.0) for a in impulse))
+    impulse = Vec3(*(jnp.where(acts, a, 0.0) for a in impulse))
     change = Impulse(
         r.scale(impulse, inverse_mass), r.times(inverse_inertia, r.cross(arm, impulse))
     )
-    return change, pushed
+    return change, acts
 
 
 def _averages(
     model: Model, body: np.ndarray, kind: np.ndarray, contact: tuple[Impulse, Array]
 ) -> list[Impulse]:
-    """For each kind of collider, the mean over a body's points that pushed."""
-    (vel, ang), pushed = contact
+    """Return the impulse on every body [B, n], once for each kind of collider.
+
+    The impulse is the mean over those contact points of the body that act.
+    """
+    (vel, ang), acts = contact
     count = len(model.bodies)
     kinds = np.unique(kind)
-    # The kinds one below the other, so that all points are computed together.
+    # The kinds are stacked into one matrix, so that all points are summed together.
     rows = np.concatenate([incidence(np.where(kind == k, body, -1), count) for k in kinds])
-    *sums, pushing = sum_rows([*vel, *ang, pushed.astype(jnp.float32)], rows)
-    share = 1.0 / (pushing + 1e-8)
+    *sums, acting = sum_rows([*vel, *ang, acts.astype(jnp.float32)], rows)
+    share = 1.0 / (acting + 1e-8)
     means = [a * share for a in sums]
     parts = [[a[i * count : (i + 1) * count] for a in means] for i in range(len(kinds))]
     return [Impulse(Vec3(*part[:3]), Vec3(*part[3:])) for part in parts]

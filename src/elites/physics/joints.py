@@ -1,8 +1,12 @@
-"""Joint springs and actuators: what a joint does to its two bodies.
+"""Joints and actuators: the forces and torques of a joint on its two bodies.
 
-A joint is a stiff spring between two anchor points (it keeps the bodies together), a torque that
-aligns the two hinge axes, a spring that pushes back outside the angle limits, a damper on the
-relative rotation, and, where actuated, a motor torque about the hinge.
+A joint consists of:
+
+- a stiff spring between two anchor points, which keeps the bodies together
+- a torque that aligns the two hinge axes
+- a spring that acts outside the angle limits
+- a damper on the relative rotation
+- the motor torque about the hinge, if an actuator drives the joint
 """
 
 from __future__ import annotations
@@ -13,20 +17,22 @@ import jax.numpy as jnp
 
 from elites.physics import rotations as r
 from elites.physics.bodies import Bodies, computed_once
-from elites.physics.model import Joints
 from elites.physics.rotations import Array, Vec3
+from elites.physics.tables import Joints
 
 
 class JointForces(NamedTuple):
-    """Per joint, [J, n] each: the parent feels -force at its anchor, the child +force."""
+    """Force and torques of each joint on its two bodies, [J, n] each."""
 
-    force: Vec3
+    force: Vec3  # acts on the child at its anchor, and with opposite sign on the parent
     parent_torque: Vec3
     child_torque: Vec3
 
 
 class Hinge(NamedTuple):
-    axis: Vec3  # the parent's hinge axis in the world
+    """Axes and angles of hinges, and the orientations of their bodies, in the world frame."""
+
+    axis: Vec3  # hinge axis of the parent
     child_axis: Vec3
     angle: Array
     parent: r.Matrix  # orientations of the two bodies
@@ -34,6 +40,10 @@ class Hinge(NamedTuple):
 
 
 def hinge(joints: Joints, parent: Bodies, child: Bodies) -> Hinge:
+    """Return the axes [J, n, 3], in world coordinates, and the angle [J, n] of every joint.
+
+    `parent` and `child` are the states of the two bodies of each joint, for n robots.
+    """
     parent_frame, child_frame = r.matrix(parent.rot), r.matrix(child.rot)
     axis = r.apply(parent_frame, joints.parent_axis)
     z_parent = r.apply(parent_frame, joints.parent_reference)
@@ -43,24 +53,24 @@ def hinge(joints: Joints, parent: Bodies, child: Bodies) -> Hinge:
 
 
 def forces(joints: Joints, parent: Bodies, child: Bodies, motor: Array) -> JointForces:
-    """Forces and torques of all joints.
+    """Return the forces and torques [J, n] of all joints on their bodies.
 
-    `parent` and `child` are the two bodies of each joint, `motor` the actuator's torque about its
-    hinge; all [J, n].
+    `parent` and `child` are the two bodies of each joint. `motor` is the torque of its actuator
+    about the hinge. All are [J, n].
     """
     h = hinge(joints, parent, child)
     parent_arm = r.apply(h.parent, joints.parent_anchor)
     child_arm = r.apply(h.child, joints.child_anchor)
     stretch = r.sub(r.add(parent.pos, parent_arm), r.add(child.pos, child_arm))
-    drift = r.sub(
+    stretch_rate = r.sub(
         r.add(parent.vel, r.cross(parent.ang, parent_arm)),
         r.add(child.vel, r.cross(child.ang, child_arm)),
     )
-    force = r.add(r.scale(stretch, joints.stiffness), r.scale(drift, joints.damping))
+    force = r.add(r.scale(stretch, joints.stiffness), r.scale(stretch_rate, joints.damping))
 
     below, above = h.angle < joints.low, h.angle > joints.high
     excess = jnp.where(below, joints.low - h.angle, jnp.where(above, joints.high - h.angle, 0.0))
-    # A motor is cut off outside the limits of its joint.
+    # A motor is switched off outside the limits of its joint.
     about_hinge = computed_once(
         jnp.where(below | above, 0.0, motor) - joints.limit_strength * excess
     )
@@ -75,6 +85,6 @@ def forces(joints: Joints, parent: Bodies, child: Bodies, motor: Array) -> Joint
 
 
 def angles_and_velocities(joints: Joints, parent: Bodies, child: Bodies) -> tuple[Array, Array]:
-    """Joint angles and their velocities, [J, n] each, as robots observe them."""
+    """Return the joint angles in rad and their velocities in rad/s, [J, n] each."""
     h = hinge(joints, parent, child)
     return h.angle, r.dot(r.sub(parent.ang, child.ang), h.axis)

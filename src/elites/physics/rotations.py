@@ -1,11 +1,11 @@
-"""Vectors and quaternions, one array per component.
+"""Vectors and quaternions, stored as one array per component.
 
-A `Vec3` or `Quat` is a tuple of arrays of one shared shape, usually `[rows, lanes]`: a row for each
-body, joint or contact point, a lane for each robot of the batch. Every operation is then plain
-elementwise arithmetic over long contiguous lanes, which XLA fuses into few loops on a CPU and few
-kernels on a GPU; an array with a trailing axis of 3 would need strided access and small products.
+A `Vec3` or `Quat` is a tuple of arrays of one shape, usually `[rows, n]`: one row per body, joint
+or contact point, one column per robot of the batch. Every operation is elementwise arithmetic over
+contiguous memory, which XLA fuses into few loops on a CPU and few kernels on a GPU. An array with a
+trailing axis of 3 would need strided access and small products.
 
-Quaternions are (w, x, y, z), rotations act as v -> q v q*.
+Quaternions are (w, x, y, z). They rotate a vector v to q v q*.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = jax.Array
 
 
 class Vec3(NamedTuple):
-    """Components are arrays of JAX or NumPy, or numbers."""
+    """Vector x, y, z. Its components are JAX arrays, NumPy arrays or numbers."""
 
     x: Any
     y: Any
@@ -28,6 +28,8 @@ class Vec3(NamedTuple):
 
 
 class Quat(NamedTuple):
+    """Quaternion. Its components are JAX arrays, NumPy arrays or numbers."""
+
     w: Any
     x: Any
     y: Any
@@ -35,7 +37,7 @@ class Quat(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """The rows of a rotation matrix."""
+    """Rotation matrix, stored by rows."""
 
     x: Vec3
     y: Vec3
@@ -55,7 +57,7 @@ def scale(a: Vec3, s) -> Vec3:
 
 
 def times(a: Vec3, b: Vec3) -> Vec3:
-    """The product axis by axis."""
+    """Return the product of two vectors, component by component."""
     return Vec3(a.x * b.x, a.y * b.y, a.z * b.z)
 
 
@@ -72,6 +74,7 @@ def norm(a: Vec3) -> Array:
 
 
 def product(p: Quat, q: Quat) -> Quat:
+    """Return the product p q of two quaternions: the rotation by q, then by p."""
     return Quat(
         p.w * q.w - p.x * q.x - p.y * q.y - p.z * q.z,
         p.w * q.x + p.x * q.w + p.y * q.z - p.z * q.y,
@@ -81,9 +84,9 @@ def product(p: Quat, q: Quat) -> Quat:
 
 
 def matrix(q: Quat) -> Matrix:
-    """The rotation matrix of a unit quaternion.
+    """Return the rotation matrix of a unit quaternion.
 
-    Rotating several vectors of one body costs less through its matrix than through the quaternion.
+    With a matrix, rotating several vectors costs less than with the quaternion.
     """
     xx, yy, zz = q.x * q.x, q.y * q.y, q.z * q.z
     xy, xz, yz = q.x * q.y, q.x * q.z, q.y * q.z
@@ -96,20 +99,27 @@ def matrix(q: Quat) -> Matrix:
 
 
 def apply(m: Matrix, v: Vec3) -> Vec3:
+    """Return the product of a matrix and a vector, a vector."""
     return Vec3(dot(m.x, v), dot(m.y, v), dot(m.z, v))
 
 
-def spin(q: Quat, rate: Vec3, h: float) -> Quat:
-    """Advance an orientation by the world angular velocity `rate` over `h` and renormalise."""
+def integrate(q: Quat, rate: Vec3, h: float) -> Quat:
+    """Return an orientation turned for the time `h` by the angular velocity `rate`.
+
+    `rate` is given in the world frame.
+    """
     turn = product(Quat(jnp.zeros_like(rate.x), rate.x, rate.y, rate.z), q)
     w, x, y, z = (a + 0.5 * h * b for a, b in zip(q, turn, strict=True))
-    # A product with the reciprocal root: one division a body instead of four.
+    # Renormalised by a product with the reciprocal: one division per body instead of four.
     inverse = 1.0 / jnp.sqrt(w * w + x * x + y * y + z * z)
     return Quat(w * inverse, x * inverse, y * inverse, z * inverse)
 
 
 def euler(q: Quat) -> Vec3:
-    """Intrinsic x-y'-z'' angles in radians, inverse of `quat_from_euler` up to its singularity."""
+    """Return the intrinsic x-y'-z'' angles of a quaternion, in radians.
+
+    This is the inverse of `quat_from_euler`, except at the singularity of Euler angles.
+    """
     m = matrix(q)
     pitch = jnp.clip(m.x.z, -1.0, 1.0)
     return Vec3(
@@ -120,7 +130,10 @@ def euler(q: Quat) -> Vec3:
 
 
 def _arctan_coefficients(terms: int = 10) -> tuple[float, ...]:
-    """Coefficients of atan(t) = t * p(t^2) on [0, 1]: a Chebyshev fit, accurate to 1e-8."""
+    """Return the coefficients of p in atan(t) = t * p(t^2) on [0, 1].
+
+    They are a Chebyshev fit with an error of at most 1e-8.
+    """
     u = np.polynomial.chebyshev.chebpts1(200) * 0.5 + 0.5
     t = np.sqrt(u)
     fit = np.polynomial.Chebyshev.fit(u, np.arctan(t) / t, terms - 1, domain=[0, 1])
@@ -131,11 +144,12 @@ _ARCTAN = _arctan_coefficients()
 
 
 def arctan2(y: Array, x: Array) -> Array:
-    """The angle of (x, y), in plain arithmetic.
+    """Return the angle of the point (x, y) in radians, and 0 for (0, 0).
 
-    The library function is a scalar call on the CPU, which keeps the whole joint loop from being
-    vectorised, and its last bits depend on the back end; this one has neither problem.
-    arctan2(0, 0) = 0.
+    Only plain arithmetic is used.
+
+    `jnp.arctan2` is a scalar call on the CPU, which prevents XLA from vectorising the loop over the
+    joints. Its last bits also depend on the device.
     """
     ax, ay = jnp.abs(x), jnp.abs(y)
     t = jnp.minimum(ax, ay) / jnp.maximum(jnp.maximum(ax, ay), 1e-37)
@@ -150,7 +164,7 @@ def arctan2(y: Array, x: Array) -> Array:
 
 
 def quat_from_euler(degrees: np.ndarray) -> np.ndarray:
-    """Quaternion of intrinsic x-y'-z'' angles in degrees (NumPy, for building models)."""
+    """Return the NumPy quaternion [4] of intrinsic x-y'-z'' angles in degrees."""
     half = np.deg2rad(np.asarray(degrees, np.float64)) / 2
     (cx, cy, cz), (sx, sy, sz) = np.cos(half), np.sin(half)
     return np.array(
@@ -164,12 +178,12 @@ def quat_from_euler(degrees: np.ndarray) -> np.ndarray:
 
 
 def quat_product(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """`product` for single NumPy quaternions."""
+    """Return the product p q of two NumPy quaternions: the rotation by q, then by p."""
     return np.array(product(Quat(*p), Quat(*q)))
 
 
 def quat_rotate(q: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Rotate one NumPy vector, or rows of vectors, by one NumPy quaternion."""
+    """Return one NumPy vector, or rows of vectors, rotated by one NumPy quaternion."""
     w, u = q[0], np.asarray(q[1:], np.float64)
     v = np.asarray(v, np.float64)
     t = 2 * np.cross(u, v)

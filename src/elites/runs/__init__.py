@@ -1,20 +1,21 @@
-"""What touches the disk: a run is a directory that can be resumed, inspected and compared.
+"""Runs on disk. A run is a directory that can be resumed, inspected and compared.
 
-Without JAX, so that help and refusals come at once:
+These modules load without JAX, so that help and error messages appear at once:
 
-- `config`: what a run is asked to do
-- `directory`: the directory itself: lock, atomic files, report of the environment
-- `session`: a process's turn at a run: start, resume
-- `checkpoint`, `snapshots`: everything a run is, in files no fault corrupts unnoticed; its archive
-  over time
-- `logs`: metrics as CSV and TensorBoard events
-- `figures`, `voronoi`, `info`, `sharing`: what is drawn, said and packed of a run
+- `config`: configuration of a run
+- `files`, `directory`: checked reading of files; the run directory, its lock and atomic writes
+- `session`: start and resume a run in this process
+- `checkpoint`, `snapshots`: complete training states with checksums; the archive over time
+- `logs`, `gaps`: metrics as CSV and TensorBoard events; iterations that the tables lack
+- `figures`, `drawing`, `voronoi`, `info`, `sharing`: figures, a summary and a zip file of a run
+- `evaluation`: tables of a re-evaluation (computing one loads JAX)
+- `formats`, `packages`: file formats of exported policies; optional packages
 
-With it:
+These modules load JAX:
 
-- `job`: a configuration made real, on a device that has room for it
-- `trainer`, `signals`: the loop: compile, iterate, log, save, stop
-- `saved`, `evaluation`, `export`: a run read back, evaluated again, its policies for elsewhere
-- `saving`: a run that was trained in Python, as a directory
-- `fingerprints`, `unchanged`: whether the code of task and algorithm is that of the training
+- `job`: the algorithm of a configuration, on a device with enough memory
+- `trainer`, `recording`, `signals`: the training loop: compile, iterate, log, save, stop
+- `saved`, `export`: load a run; export its policies
+- `saving`: write a run that was trained in Python as a run directory
+- `fingerprints`, `unchanged`: detect that the code of the task or the algorithm changed
 """

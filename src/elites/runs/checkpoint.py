@@ -1,15 +1,15 @@
-"""Checkpoints: everything a run is, in files that a fault cannot corrupt unnoticed.
+"""Checkpoints: the complete state of a run, with checksums that reveal damage.
 
     checkpoints/000000120/
-        weights.npz      archive and actors: what one deploys
+        weights.npz      archive and actors, for deployment
         state.npz        the rest of the training state: replay buffer, optimisers, counters
         manifest.json    format, iteration, and for every array its shape, type and SHA-256
     checkpoints/last -> 000000120
 
-A checkpoint is written beside its final name, brought to rest on the disk, and then renamed: it is
-there whole or not at all. Arrays are plain `.npy` inside an uncompressed zip; nothing is pickled,
-and nothing is allocated before a header has been compared with the manifest and with the size of
-the file.
+A checkpoint is written under a temporary name, flushed to disk, and then renamed, so it is either
+complete or absent. Arrays are plain `.npy` files inside an uncompressed zip. Nothing is pickled. No
+array is allocated before its header has been compared with the manifest and with the size of the
+file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from elites.runs.directory import RunError, flush, naming, sync_directory
+from elites.runs.directory import RunError, flush, path_in_errors, sync_directory
 
 FORMAT = 1
 KEPT = 2
@@ -40,15 +40,17 @@ Shapes = Mapping[str, tuple[tuple[int, ...], str]]  # name -> shape, type
 
 
 class CheckpointError(RunError):
-    """A checkpoint that cannot be used; the message says which and why."""
+    """A checkpoint cannot be used. The message names the checkpoint and the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
+    """A checkpoint that was read from disk: its path, iteration, information and arrays."""
+
     path: Path
     iteration: int
     information: dict[str, Any]
-    """What the run wrote beside the arrays."""
+    """Values that the run saved with the arrays, such as its configuration."""
     arrays: dict[str, np.ndarray] = dataclasses.field(repr=False)
 
 
@@ -58,8 +60,11 @@ class Checkpoint:
 def save(
     directory: Path, iteration: int, parts: Mapping[str, Arrays], information: Mapping[str, Any]
 ) -> Path:
-    """Write a checkpoint of `parts` (file name -> arrays), point `last` at it, drop older ones."""
-    with naming(directory):
+    """Write a checkpoint of `parts` (file name -> arrays) and return the path of its directory.
+
+    The link `last` then points to the new checkpoint. All but the last two checkpoints are removed.
+    """
+    with path_in_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
     final = directory / f"{iteration:09d}"
     temporary = directory / f".writing-{iteration:09d}"
@@ -74,10 +79,10 @@ def save(
         }
         manifest["sha256"] = _manifest_digest(manifest)
         path = temporary / _MANIFEST
-        with naming(path), open(path, "w", encoding="utf-8") as file:
+        with path_in_errors(path), open(path, "w", encoding="utf-8") as file:
             json.dump(manifest, file, indent=1)
             flush(file)
-        _name(temporary, final)
+        _move_into_place(temporary, final)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -85,7 +90,10 @@ def save(
 
 
 def receive(directory: Path, iteration: int, files: Mapping[str, bytes]) -> None:
-    """Take in a checkpoint that another machine saved, as its files."""
+    """Write a checkpoint that another machine saved. `files` maps file names to their contents.
+
+    Raises a CheckpointError if the manifest among the files is damaged.
+    """
     final = directory / f"{iteration:09d}"
     temporary = directory / f".writing-{iteration:09d}"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -96,31 +104,34 @@ def receive(directory: Path, iteration: int, files: Mapping[str, bytes]) -> None
                 file.write(files[name])
                 flush(file)
         read_manifest(temporary)
-        _name(temporary, final)
+        _move_into_place(temporary, final)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
-def _name(temporary: Path, final: Path) -> None:
-    """Give a whole checkpoint its name, point `last` at it, drop older ones."""
+def _move_into_place(temporary: Path, final: Path) -> None:
+    """Give a complete checkpoint its final name, link `last` to it, and remove older ones."""
     directory = final.parent
     sync_directory(temporary)
-    if final.exists():  # a damaged one that was passed over, and is now reached again
+    if final.exists():  # a damaged one, which training has now reached again
         final.rename(directory / f".dropped-{final.name}")
     temporary.rename(final)
     sync_directory(directory)
     _point_last(directory, final.name)
     for old in complete(directory)[:-KEPT]:
-        # Renamed first: a process killed while deleting must not leave half a checkpoint.
+        # Renamed first, so that a process killed while deleting leaves no half of a checkpoint.
         old.rename(directory / f".dropped-{old.name}")
     sweep(directory)
 
 
 def write_arrays(path: Path, arrays: Arrays) -> dict[str, Any]:
-    """Write arrays as an uncompressed .npz: what the manifest says of them."""
+    """Write arrays as an uncompressed .npz file and return their entries for the manifest.
+
+    The entries are a dictionary by array name, with shape, type and SHA-256.
+    """
     entries = {}
-    with naming(path), open(path, "xb") as file:
+    with path_in_errors(path), open(path, "xb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
             for name, array in arrays.items():
                 array = np.asarray(array, order="C")
@@ -136,15 +147,17 @@ def write_arrays(path: Path, arrays: Arrays) -> dict[str, Any]:
 
 
 def digest(array: np.ndarray) -> str:
+    """Return the SHA-256 of an array's bytes, as hexadecimal text."""
     return hashlib.sha256(memoryview(_raw(np.asarray(array, order="C")))).hexdigest()
 
 
 def _raw(array: np.ndarray) -> Any:
-    """The bytes of an array, without a copy."""
+    """Return an array's bytes as a flat array of uint8, without copying them."""
     return array.reshape(-1).view(np.uint8)
 
 
 def _point_last(directory: Path, name: str) -> None:
+    """Replace the link `last` in `directory` by a link to the checkpoint `name`."""
     link = directory / f".{_LAST}"
     with contextlib.suppress(FileNotFoundError):
         link.unlink()
@@ -154,20 +167,24 @@ def _point_last(directory: Path, name: str) -> None:
 
 
 def sweep(directory: Path) -> None:
-    """Remove what was on its way in or out of a directory of checkpoints."""
+    """Remove the incomplete checkpoints that a killed process was writing or deleting."""
     if directory.is_dir():
         for entry in (*directory.glob(".writing-*"), *directory.glob(".dropped-*")):
             shutil.rmtree(entry, ignore_errors=True)
 
 
 def set_aside(path: Path) -> None:
-    """Take a damaged checkpoint out of the row without deleting it."""
+    """Rename a damaged checkpoint to `damaged-...`, so that it is kept but no longer read.
+
+    The link `last` then points to the newest remaining checkpoint.
+    """
     path.rename(path.with_name(f"damaged-{path.name}-{os.getpid()}"))
     if remaining := complete(path.parent):
         _point_last(path.parent, remaining[-1].name)
 
 
 def _manifest_digest(manifest: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a manifest without its own checksum, as hexadecimal text."""
     body = {name: value for name, value in manifest.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
@@ -176,12 +193,12 @@ def _manifest_digest(manifest: Mapping[str, Any]) -> str:
 
 
 def complete(directory: Path) -> list[Path]:
-    """The checkpoints of a run that have their final name, oldest first."""
+    """Return the paths of the complete checkpoints in `directory`, oldest first."""
     if not directory.is_dir():
         return []
     named = [p for p in directory.iterdir() if p.name.isdigit() and not p.is_symlink()]
     found = [p for p in named if p.is_dir()]
-    if named and not any(p.exists() for p in named):  # all dropped meanwhile: there are newer ones
+    if named and not any(p.exists() for p in named):  # all dropped meanwhile: newer ones exist
         return complete(directory)
     return sorted(found, key=lambda p: int(p.name))
 
@@ -189,9 +206,10 @@ def complete(directory: Path) -> list[Path]:
 def newest(
     directory: Path, read: Callable[[Path], Checkpoint], warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """The newest checkpoint that `read` can read; damaged ones are named and passed over.
+    """Return the newest checkpoint in `directory` that the function `read` can read.
 
-    None if there is no checkpoint at all; an error if there are only damaged ones.
+    Calls `warn` for each damaged checkpoint and tries the one before. Returns None if there are no
+    checkpoints. Raises a CheckpointError if all of them are damaged.
     """
     paths = complete(directory)
     for path in reversed(paths):
@@ -200,7 +218,7 @@ def newest(
         except UnsuitableError:
             raise
         except CheckpointError as error:
-            if not path.exists():  # dropped while it was read: there are newer ones
+            if not path.exists():  # dropped while it was read: newer ones exist
                 return newest(directory, read, warn)
             warn(f"{error}; trying the one before")
     if paths:
@@ -212,13 +230,14 @@ def newest(
 
 
 class UnsuitableError(CheckpointError):
-    """A checkpoint in good order that is not of this run or not for this version."""
+    """An intact checkpoint belongs to another run, or to another version of elites."""
 
 
 def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Checkpoint:
-    """Read the named files of a checkpoint; every array is compared with its checksum.
+    """Read the named files of a checkpoint, verify every checksum, and return a `Checkpoint`.
 
-    `expected` are the arrays that the run needs; any other set is refused.
+    `expected` gives shape and type of the arrays that the run needs. A checkpoint with other arrays
+    raises an UnsuitableError.
     """
     manifest = read_manifest(path)
     arrays: dict[str, np.ndarray] = {}
@@ -228,15 +247,33 @@ def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Ch
         if not isinstance(entries, dict):
             raise CheckpointError(f"{path / _MANIFEST}: damaged: no entry for {name}")
         listed |= entries
+    narrow: list[str] = []
     if expected is not None:
-        _compare(path, listed, expected)
+        narrow = [name for name in expected if _is_narrow(name, listed, expected)]
+        as_saved = {name: (expected[name][0][:-1], expected[name][1]) for name in narrow}
+        _compare(path, listed, {**expected, **as_saved})
     for name in names:
         arrays |= read_arrays(path / name, manifest["arrays"][name])
+    for name in narrow:
+        arrays[name] = np.stack([arrays[name], np.zeros_like(arrays[name])], axis=-1)
     return Checkpoint(path, manifest["iteration"], manifest["information"], arrays)
 
 
+def _is_narrow(name: str, listed: Mapping[str, Any], expected: Shapes) -> bool:
+    """Return whether the array `name` is a counter `env_steps` that an earlier version saved.
+
+    Earlier versions stored one 32-bit word. It is the low one of the two words that are stored now.
+    """
+    shape = expected[name][0]
+    return name == "env_steps" and name in listed and listed[name]["shape"] == list(shape[:-1])
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a checkpoint, checked as far as it can be on its own."""
+    """Read `manifest.json` of the checkpoint at a path and return its contents.
+
+    Checks everything that does not need the arrays: format, fields, checksum and iteration. Raises
+    a CheckpointError if the manifest is missing or damaged.
+    """
     file = path / _MANIFEST
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
@@ -250,7 +287,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if version > FORMAT:
         raise UnsuitableError(
             f"{path}: written in format {version} by a newer elites, this one reads up to "
-            f"{FORMAT}: upgrade with pip install --upgrade elites"
+            f"{FORMAT}: install a newer version of elites"
         )
     if version < FORMAT:
         raise UnsuitableError(
@@ -271,6 +308,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _is_entry(entry: Any) -> bool:
+    """Return whether a manifest's entry for an array has a valid shape, type and SHA-256."""
     if not isinstance(entry, dict) or set(entry) != {"shape", "dtype", "sha256"}:
         return False
     sizes = entry["shape"]
@@ -280,9 +318,13 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:
-    """Refuse a checkpoint whose arrays are not those the run needs: names and shapes."""
+    """Raise an UnsuitableError if a checkpoint's arrays do not have the expected names and shapes.
+
+    Types are compared as well. `listed` are the entries of the manifest.
+    """
 
     def show(name: str, shape: Iterable[int], dtype: str) -> str:
+        """Return an array in words, such as "fitness float32[2, 1024]"."""
         return f"{name} {dtype}[{', '.join(map(str, shape))}]"
 
     needed = {name: show(name, *what) for name, what in expected.items()}
@@ -301,7 +343,10 @@ def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:
 
 
 def np_name(dtype: str) -> str:
-    """The plain name of a type, 'float32'; what it says itself if it is none."""
+    """Return the plain name of an array type, such as "float32" for "<f4".
+
+    Returns an unknown type unchanged.
+    """
     try:
         return np.dtype(dtype).name
     except TypeError:
@@ -309,9 +354,10 @@ def np_name(dtype: str) -> str:
 
 
 def read_arrays(path: Path, entries: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
-    """The arrays of an .npz, or an error before anything too large is allocated.
+    """Read an .npz file and return its arrays by name.
 
-    With `entries` of a manifest, each array must be what they say, to the bit.
+    With `entries` of a manifest, shape, type and checksum of every array must match. Raises a
+    CheckpointError for wrong sizes, before memory is allocated, and for other damage.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -342,6 +388,7 @@ def read_arrays(path: Path, entries: Mapping[str, Any] | None = None) -> dict[st
 
 
 def _read_member(path, archive, info: zipfile.ZipInfo, name: str, entry) -> np.ndarray:
+    """Read one array of an .npz file, compare it with its manifest entry, and return it."""
     if info.compress_type != zipfile.ZIP_STORED:
         raise CheckpointError(f"{path}: {name} is compressed; checkpoints are not")
     with archive.open(info) as member:

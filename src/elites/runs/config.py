@@ -1,7 +1,7 @@
-"""What a run is asked to do. Loads without JAX: a wrong value is refused at once.
+"""Configuration of a run. Loads without JAX, so that wrong values are refused quickly.
 
-`preset("demo", task="walker_uni")` is a configuration, `to_json` what is saved with the run, and
-`from_json` strict: unknown or missing fields are refused.
+`preset("demo", task="walker_uni")` returns a configuration. `to_json` gives the form that is saved
+with a run. `from_json` is strict: it refuses unknown and missing fields.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from elites.core import catalogue
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
 
-FORMAT = 2  # of config.json, where it has a list of seeds; 1 where it has none
+FORMAT = 2  # of a config.json with a list of seeds; 1 without
 Device = Literal["auto", "cpu", "gpu"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A run, completely: with the same device, it determines every result."""
+    """Complete configuration of a run. On the same device, it determines every result."""
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """A task by name (see 'elites tasks'), or FILE.py:FUNCTION for one of your own."""
@@ -70,7 +70,7 @@ class Config:
             raise ValueError(f"device must be one of {known}, got {self.device!r}")
 
     def _lists_seeds(self) -> bool:
-        """Return whether the list of seeds is one, and agrees with the other fields."""
+        """Return whether `seed_list` holds distinct seeds that agree with the other fields."""
         seeds = self.seed_list
         if not isinstance(seeds, tuple) or not all(
             isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32
@@ -80,28 +80,34 @@ class Config:
         return len(set(seeds)) == len(seeds) == self.seeds and seeds[0] == self.first_seed
 
     def check(self) -> Config:
-        """Itself, if task and algorithm exist."""
+        """Return this configuration. Raises a ValueError if task or algorithm does not exist."""
         catalogue.check(self.algorithm)
         tasks.check(self.task)
         return self
 
     def absolute(self) -> Config:
-        """Return it with the full paths of files of the user's own."""
+        """Return a copy of this configuration with absolute paths in its references.
+
+        A reference, FILE.py:FUNCTION, names a task or an algorithm of the user's own.
+        """
         task, algorithm = map(references.absolute, (self.task, self.algorithm))
         return dataclasses.replace(self, task=task, algorithm=algorithm)
 
     @property
     def name(self) -> str:
-        """Short name, for directories and titles: walker_uni-dcg_me."""
+        """Short name for directories and titles, from task and algorithm: walker_uni-dcg_me."""
         return "-".join(map(references.short_name, (self.task, self.algorithm)))
 
     @property
     def seed_numbers(self) -> Sequence[int]:
-        """The seeds of the run."""
+        """The seeds of the run, as a sequence of whole numbers."""
         return self.seed_list or range(self.first_seed, self.first_seed + self.seeds)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is saved. Format 1 has no list of seeds, and older versions read it."""
+        """Return this configuration as a dictionary that can be saved as JSON.
+
+        Without a list of seeds, the dictionary has format 1, which older versions read as well.
+        """
         values = dataclasses.asdict(self)
         if self.seed_list:
             return {"format": FORMAT, **values}
@@ -110,7 +116,10 @@ class Config:
 
     @classmethod
     def from_json(cls, data: Any, where: str) -> Config:
-        """A saved configuration; `where` names the file in errors."""
+        """Return the configuration that `data`, the contents of a config.json, describes.
+
+        `where` names the file in errors. Raises a ValueError for unknown, missing or wrong fields.
+        """
         if not isinstance(data, dict):
             raise ValueError(f"{where}: not a configuration")
         version = data.get("format")
@@ -119,7 +128,7 @@ class Config:
         if version > FORMAT:
             raise ValueError(
                 f"{where}: format {version} was written by a newer elites, this one reads up to "
-                f"{FORMAT}: upgrade with pip install --upgrade elites"
+                f"{FORMAT}: install a newer version of elites"
             )
         if version < 1:
             raise ValueError(f"{where}: format {version} is not known; formats begin with 1")
@@ -130,7 +139,7 @@ class Config:
         for name in ("task", "algorithm"):
             if not isinstance(values[name], str):
                 raise ValueError(f"{where}: '{name}' must be a name")
-            # What a run was trained with is code: it must not come along with somebody's files.
+            # The file is code. A relative path could run code that came with someone else's run.
             if references.is_reference(values[name]) and not os.path.isabs(values[name]):
                 raise ValueError(
                     f"{where}: the file of {name} '{values[name]}' has no absolute path"
@@ -138,6 +147,8 @@ class Config:
         given = data.get("hp")
         if not isinstance(given, dict):
             raise ValueError(f"{where}: 'hp' must be a table of hyperparameters")
+        defaults = {name: getattr(Hyperparameters(), name) for name in _ADDED}
+        given = {**defaults, **given}
         _refuse_strangers(where, "hp.", given, Hyperparameters)
         try:
             return cls(**values, hp=Hyperparameters.of(given))
@@ -145,7 +156,13 @@ class Config:
             raise ValueError(f"{where}: {error}") from None
 
 
-_BOUNDS = {  # from, to
+_ADDED: tuple[str, ...] = ()
+"""Hyperparameters that were added after version 0.1.0.
+
+A run that was saved before has their defaults, which leave its results as they were.
+"""
+
+_BOUNDS = {  # lowest, highest
     "seeds": (1, 10_000),
     "first_seed": (0, 2**31 - 1),
     "evaluations": (1, 2**31 - 1),
@@ -154,12 +171,17 @@ _BOUNDS = {  # from, to
 }
 
 CHANGEABLE = ("evaluations", "checkpoint_every", "reach_every", "figures", "device")
-"""What may differ when a run is resumed; all else decides its results."""
+"""Fields that may change when a run is resumed. All others determine its results."""
 
 
 def _refuse_strangers(
     where: str, prefix: str, values: Mapping, record: type, absent: Collection[str] = ()
 ) -> None:
+    """Raise a ValueError if `values` has unknown fields or lacks fields of a dataclass `record`.
+
+    `absent` names fields of the record that must not be given. `where` and `prefix` complete the
+    message.
+    """
     known = [field.name for field in dataclasses.fields(record) if field.name not in absent]
     for name in values:
         if name not in known:
@@ -170,7 +192,7 @@ def _refuse_strangers(
 
 
 def flat(config: Config) -> dict[str, Any]:
-    """Every value by its name on the command line: `seeds`, `hp.cells`..."""
+    """Return all values of a configuration by command-line name, such as `seeds` or `hp.cells`."""
     values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name != "hp"}
     for field in dataclasses.fields(config.hp):
         values[f"hp.{field.name}"] = getattr(config.hp, field.name)
@@ -178,7 +200,11 @@ def flat(config: Config) -> dict[str, Any]:
 
 
 def differences(saved: Config, asked: Config) -> list[str]:
-    """What a run is and what it is asked to be, where they differ in what decides its results."""
+    """Return texts such as "seeds is 2, not 3", one for each field that differs.
+
+    Compares a saved configuration with the requested one. Fields that do not affect the results of
+    a run are ignored.
+    """
     before, after = flat(saved), flat(asked)
     return [
         f"{name} is {before[name]}, not {after[name]}"
@@ -191,7 +217,7 @@ def differences(saved: Config, asked: Config) -> list[str]:
 
 
 def preset(name: str, task: str) -> Config:
-    """Return the configuration of a preset for a task."""
+    """Return the configuration of the preset called `name` for a task. Its algorithm is dcg_me."""
     chosen = presets.get(name)
     return Config(
         task=task,

@@ -1,21 +1,23 @@
-"""The directory of a run, and what has to be true of it before and while a process writes there.
+"""The directory of a run: its files, its lock, and atomic writes.
 
-    config.json        what was asked, completely
-    resolved.json      what that came to: sizes, bounds, lengthscale, number of iterations
-    environment.json   versions, device, commit: one entry for each session
+    config.json        the complete configuration
+    resolved.json      values derived from it: sizes, bounds, lengthscale, number of iterations
+    environment.json   versions, device and commit, one entry for each session
     metrics.csv        one row for each iteration and seed
-    reach.csv          archive and actor re-evaluated
-    events/            the same for TensorBoard
-    checkpoints/       the last two, and a link to the last
-    snapshots/         fitness, descriptors, origin of the archive at every checkpoint
-    kernels/           on GPUs: which kernels the compiler chose, so that the next process does too
-    evaluation/        metrics of the paper and a table of all cells, by `elites evaluate`
-    figures/           by `elites plot`
-    summary.md         for people
+    reach.csv          re-evaluations of archive and actor
+    events/            the same numbers for TensorBoard
+    checkpoints/       the last two checkpoints, and a link to the last
+    snapshots/         fitness, descriptors and origin of the archive at every checkpoint
+    kernels/           kernels that the GPU compiler chose, so that the next process uses the same
+    evaluation/        the paper's metrics and a table of all cells, written by `elites evaluate`
+    figures/           written by `elites plot`
+    summary.md         a summary for people
     run.lock           names the process that is writing
 
-One process at a time: the lock is the operating system's and ends with its process, however that
-dies. A file that matters is written beside its name, brought to rest on the disk, then renamed.
+Only one process at a time writes. The operating system holds the lock and releases it when the
+process ends, in whatever way. Important files are written under a temporary name, flushed to disk,
+and then renamed. The directory itself may be a link, but links inside of it are refused, so that
+elites never reads, overwrites or deletes files elsewhere.
 """
 
 from __future__ import annotations
@@ -24,72 +26,83 @@ import contextlib
 import dataclasses
 import datetime
 import json
+import math
 import os
 import platform
 import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import elites
+from elites.runs import files
 from elites.runs.config import Config
+from elites.runs.files import RunError, read_json
 
 CONFIG, ENVIRONMENT, METRICS, REACH = "config.json", "environment.json", "metrics.csv", "reach.csv"
 RESOLVED, LOCK, SUMMARY = "resolved.json", "run.lock", "summary.md"
-
-
-class RunError(Exception):
-    """Something went wrong with a run; the message says what, where, and what to do."""
+_FILES = (CONFIG, ENVIRONMENT, METRICS, REACH, RESOLVED, LOCK, SUMMARY)
+_FOLDERS = re.compile(r"checkpoints|snapshots|kernels|events|figures|evaluation(_\d{9})?")
 
 
 class InUseError(RunError):
-    """Another process holds the directory."""
+    """Another process has locked the run directory."""
 
 
 class OutOfMemoryError(RunError):
-    """The device had no room while it computed."""
+    """The device ran out of memory during computation."""
 
 
 class TooLargeError(ValueError):
-    """What is asked for cannot fit; known beforehand."""
+    """The run does not fit in memory. Raised before training starts."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunDirectory:
+    """A run directory, with the paths of the files and folders in it."""
+
     path: Path
 
     def __truediv__(self, name: str) -> Path:
+        """Return the path of the file `name` in the run directory."""
         return self.path / name
 
     @property
     def checkpoints(self) -> Path:
+        """Path of the folder with the last two checkpoints."""
         return self.path / "checkpoints"
 
     @property
     def snapshots(self) -> Path:
+        """Path of the folder with snapshots: archives without policies, one for each checkpoint."""
         return self.path / "snapshots"
 
     @property
     def kernels(self) -> Path:
+        """Path of the folder with the GPU kernels that the compiler chose."""
         return self.path / "kernels"
 
     @property
     def evaluation(self) -> Path:
+        """Path of the folder with the evaluation tables of the end of training."""
         return self.path / "evaluation"
 
     @property
     def figures(self) -> Path:
+        """Path of the folder with the figures of the run."""
         return self.path / "figures"
 
     def exists(self) -> bool:
+        """Return whether the directory holds a run, that is, a config.json."""
         return (self.path / CONFIG).is_file()
 
     def files(self) -> list[str]:
-        """The paths inside it of all files, sorted; it may be written meanwhile.
+        """Return the sorted paths of all files in the run, relative to its directory.
 
-        Not by `Path.rglob`, which fails when a directory that it has seen is gone.
+        Another process may write meanwhile. `Path.rglob` would fail if a directory vanished.
         """
         return sorted(
             Path(folder, name).relative_to(self.path).as_posix()
@@ -98,23 +111,47 @@ class RunDirectory:
         )
 
     def config(self) -> Config:
+        """Read the configuration of the run from `config.json` and return it."""
         return Config.from_json(read_json(self.path / CONFIG), str(self.path / CONFIG))
 
 
 def existing(path: Path) -> RunDirectory:
-    """The run at a path, or a ValueError that says what is there instead."""
+    """Return the run directory at a path. Raises a ValueError if the path holds no run."""
     run = RunDirectory(path)
     if not path.exists():
         raise ValueError(f"{path}: no such directory. Start a run with 'elites train'")
     if not path.is_dir():
-        raise ValueError(f"{path}: not a directory; a run is one")
+        raise ValueError(f"{path}: not a directory, so it cannot be a run")
+    refuse_links(path)
     if not run.exists():
         raise ValueError(f"{path}: not a run, it has no {CONFIG}")
     return run
 
 
+def refuse_links(path: Path) -> None:
+    """Raise a RunError if a file or folder of the run at a path is a symbolic link.
+
+    Writing through a link would change files outside of the run. The link `checkpoints/last`, which
+    elites makes itself, is allowed.
+    """
+    for folder, folders, names in os.walk(path):
+        inside = Path(folder).relative_to(path)
+        if folder == str(path):  # a user may keep other things beside the files of the run
+            folders[:] = [name for name in folders if _FOLDERS.fullmatch(name)]
+            names = [name for name in names if name in _FILES]
+        for name in (*folders, *names):
+            if os.path.islink(Path(folder, name)) and (inside / name) != Path("checkpoints/last"):
+                raise RunError(
+                    f"{Path(folder, name)} is a symbolic link, and elites follows none inside of a "
+                    "run. Replace it by what it points to"
+                )
+
+
 def refuse_existing(path: Path, choose: str = "another --output") -> None:
-    """Raise a ValueError if anything is there already; `choose` says what else to give."""
+    """Raise a ValueError if the directory at a path holds a run or other files.
+
+    `choose` completes the advice of the message: "Choose another --output".
+    """
     if RunDirectory(path).exists():
         raise ValueError(
             f"{path} holds a run already. Continue it with 'elites resume {path}', or choose "
@@ -125,16 +162,16 @@ def refuse_existing(path: Path, choose: str = "another --output") -> None:
 
 
 def _is_ours(name: str) -> bool:
-    """What a process that died while it started may have left."""
+    """Return whether a file `name` may be left over from an elites process that died early."""
     return name in (LOCK, "kernels") or (name.startswith(".") and ".writing" in name)
 
 
 def discard(run: RunDirectory) -> None:
-    """Remove what a new run wrote before it was refused; one that has saved anything is kept."""
+    """Remove the files of a new run that was refused. A run with checkpoints is kept."""
     if not run.checkpoints.exists():
         for directory in (run.kernels, run.snapshots, run.path / "events"):
             shutil.rmtree(directory, ignore_errors=True)
-        # The configuration last: with it, whatever is left is still known as a run.
+        # The configuration goes last: while it exists, the directory still counts as a run.
         for name in (RESOLVED, ENVIRONMENT, METRICS, REACH, CONFIG):
             (run.path / name).unlink(missing_ok=True)
 
@@ -142,22 +179,45 @@ def discard(run: RunDirectory) -> None:
 # ------------------------------------------------------------------------------------------ files
 
 
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise RunError(f"{path}: damaged: {error}") from None
+def read_facts(run: RunDirectory) -> dict[str, Any]:
+    """Read the facts of a run, the entries of `resolved.json`, and return them by name.
+
+    Raises a RunError if a fact that every reader needs is missing or has a wrong type.
+    """
+    path = run / RESOLVED
+    facts = files.read_record(path, _FACTS)
+    low, high = facts["descriptor_low"], facts["descriptor_high"]
+    if not low or len(low) != len(high) or not all(_is_number(v) for v in (*low, *high)):
+        raise RunError(f"{path}: damaged: descriptor_low and descriptor_high are not a box")
+    return facts
+
+
+_FACTS = {
+    "task": str,
+    "algorithm": str,
+    "iterations": int,
+    "descriptor": str,
+    "descriptor_low": list,
+    "descriptor_high": list,
+    "origins": list,
+    "actor_conditioned": bool,
+}
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a finite number. True and False are not numbers."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes `path` if all goes well and vanishes if not.
+    """Yield a temporary path that replaces `path` on success and is removed on failure.
 
-    Each process has its own: two that write the same file do not write into each other's.
+    The temporary name contains this process, so that two processes can write the same file.
     """
     temporary = path.with_name(f".{path.stem}.writing-{this_process()}{path.suffix}")
     try:
-        with naming(temporary):
+        with path_in_errors(temporary):
             temporary.unlink(missing_ok=True)
             yield temporary
             with open(temporary, "rb") as file:
@@ -170,19 +230,22 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what processes of this machine that are gone were writing there."""
+    """Remove the temporary files in `folder` whose writers ran on this machine and have ended."""
     for entry in folder.glob(".*.writing-*"):
         if is_gone(re.sub(r"(\.\w+)?$", "", entry.name.partition(".writing-")[2])):
             entry.unlink(missing_ok=True)
 
 
 def this_process() -> str:
-    """A name that says later whose something was."""
+    """Return a name for this process, as text MACHINE-ID with its process id."""
     return f"{platform.node()}-{os.getpid()}"
 
 
 def is_gone(process: str) -> bool:
-    """Whether a process of that name was one of this machine, and is no more."""
+    """Return whether a process ran on this machine and has ended.
+
+    `process` is a name that `this_process` returned.
+    """
     machine, _, number = process.rpartition("-")
     if machine != platform.node() or not number.isdigit():
         return False
@@ -196,23 +259,24 @@ def is_gone(process: str) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole file, or leave the old one: never half of it."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    """Write `text` to a file atomically: readers see the old contents or the new ones."""
+    with replacing(path) as temporary, open(temporary, "x", encoding="utf-8") as file:
+        file.write(text)
 
 
 def write_json(path: Path, data: Any) -> None:
+    """Write `data` to a JSON file atomically: readers see the old contents or the new ones."""
     write_text(path, json.dumps(data, indent=1) + "\n")
 
 
 def flush(file) -> None:
-    """Bring what was written to rest on the disk."""
+    """Flush the contents of an open file to disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def sync_directory(path: Path) -> None:
-    """A name is safe once its directory is."""
+    """Flush a directory to disk, so that the names of new files in it survive a power loss."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -221,8 +285,11 @@ def sync_directory(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """A full disk does not say where: add the path to errors that lack it."""
+def path_in_errors(path: Path) -> Iterator[None]:
+    """Add `path` to operating system errors inside the `with` block that lack a file name.
+
+    An example is the error of a full disk.
+    """
     try:
         yield
     except OSError as error:
@@ -236,15 +303,18 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[str | None]:
-    """Hold the run for this process; yields the owner of a lock that was left behind, or None.
+    """Lock the run directory at a path for this process while the `with` block runs.
 
-    A directory that did not exist is made, and removed again if nothing was written to it.
+    Yields the text of a lock that a killed process left behind, or None. Creates the directory if
+    needed, and removes it again if nothing was written to it. Raises an InUseError if another
+    process holds the lock.
     """
     import fcntl
 
     made = [p for p in (path, *path.parents) if not p.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    with open(path / LOCK, "a+", encoding="utf-8") as file:
+    refuse_links(path)
+    with path_in_errors(path / LOCK), _open_lock(path / LOCK) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -263,7 +333,7 @@ def locked(path: Path) -> Iterator[str | None]:
         try:
             yield stale
         finally:
-            # Emptied, not removed: a file that vanishes could be locked twice.
+            # Emptied, not removed: two processes could lock a removed file and its successor.
             file.seek(0)
             file.truncate()
             file.flush()
@@ -274,9 +344,24 @@ def locked(path: Path) -> Iterator[str | None]:
                         directory.rmdir()
 
 
+def _open_lock(path: Path) -> IO[str]:
+    """Open the lock file at a path for reading and writing, and return the open file.
+
+    Creates the file if needed. Does not follow a link.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise RunError(f"{path}: not a plain file. Remove it")
+    return os.fdopen(handle, "r+", encoding="utf-8", errors="replace")
+
+
 @contextlib.contextmanager
-def held_if_free(path: Path) -> Iterator[bool]:
-    """Hold the run for this process, unless another does: whether it is held here."""
+def locked_if_free(path: Path) -> Iterator[bool]:
+    """Lock the run directory at a path, unless another process has locked it.
+
+    Yields whether this process holds the lock.
+    """
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(path))
@@ -290,7 +375,7 @@ def held_if_free(path: Path) -> Iterator[bool]:
 
 
 def environment() -> dict[str, Any]:
-    """What a run ran on. Loads JAX."""
+    """Return versions, commit and device of this session as a dictionary by name. Loads JAX."""
     import importlib.metadata
 
     import jax
@@ -312,7 +397,10 @@ def environment() -> dict[str, Any]:
 
 
 def record_session(run: RunDirectory, command: str, **more: Any) -> None:
-    """Add an entry to the run's environment: the command, versions and the device. Loads JAX."""
+    """Add an entry to `environment.json` of a run: command, versions and device. Loads JAX.
+
+    `more` are further fields of the entry.
+    """
     path = run / ENVIRONMENT
     sessions: list[Any] = []
     with contextlib.suppress(FileNotFoundError, RunError):
@@ -321,19 +409,23 @@ def record_session(run: RunDirectory, command: str, **more: Any) -> None:
 
 
 def commit() -> str | None:
-    """The commit of the source that runs, '+' behind it if changed; None outside a repository."""
+    """Return the Git commit of the running elites source, with a "+" if files changed since.
+
+    Returns None if the source is not in a repository.
+    """
     source = Path(__file__).resolve().parent
     if not shutil.which("git"):
         return None
 
     def git(*arguments: str) -> str | None:
+        """Return the output of a git command in the source folder, or None if the command fails."""
         done = subprocess.run(
             ["git", "--no-optional-locks", "-C", str(source), *arguments],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         return done.stdout.strip() if done.returncode == 0 else None
 
-    # An installed copy may lie inside somebody else's repository, which does not know its files.
+    # An installed copy may lie inside another repository, which does not track its files.
     if not git("ls-files", "--error-unmatch", str(Path(__file__).resolve())):
         return None
     revision = git("rev-parse", "HEAD")

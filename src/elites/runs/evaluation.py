@@ -1,10 +1,13 @@
-"""Archive and actor re-evaluated: the metrics of the paper, and a table of every cell.
+"""Re-evaluate archive and actor, and write tables: the paper's metrics, and every cell.
 
     evaluation/metrics.csv   one row for each seed
     evaluation/cells.csv     one row for each filled cell of each seed
 
-On a deterministic task an elite evaluated again gives the same bits, so `descriptor_error` is 0 and
-the re-evaluated QD-score equals the stored one.
+These tables belong to the end of training. Tables of another iteration are in a directory such as
+`evaluation_000000100`.
+
+On a deterministic task, re-evaluating an elite reproduces its results exactly. Then
+`descriptor_error` is 0, and the re-evaluated QD-score equals the stored one.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from elites.runs.directory import write_text
+from elites.runs import checkpoint as checkpoints
+from elites.runs import directory as directories
+from elites.runs.directory import RunDirectory, write_text
 from elites.runs.logs import read_table, text_of
 from elites.words import number
 
@@ -29,12 +34,46 @@ METRICS = (
     ("descriptor_error", "descriptor error of the archive"),
     ("actor_qd_score", "descriptor-conditioned QD-score"),
     ("actor_descriptor_error", "descriptor error of the actor"),
+    ("actor_rebinned_qd_score", "QD-score of the actor, re-binned"),
+    ("actor_rebinned_coverage", "coverage of the actor, re-binned"),
 )
-"""Columns and what they are called. The paper's five: the first three and the last two."""
+"""Columns and their titles.
+
+The paper's five metrics are the first three, `actor_qd_score` and `actor_descriptor_error`.
+"""
+
+
+def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
+    """Re-evaluate a run at a checkpoint and return the directory with the tables. Loads JAX.
+
+    `checkpoint` is an iteration, by default the newest one. The tables go to `evaluation/` only if
+    they are of the run's newest checkpoint, no process trains the run, and `checkpoint` is not
+    given.
+    """
+    from elites.runs import job, saved
+
+    def apart(iteration: int) -> Path:
+        """Return the directory for the tables of an iteration that is not the end of training."""
+        return run / f"evaluation_{iteration:09d}"
+
+    folder = run.evaluation if checkpoint is None else apart(checkpoint)
+    with job.memory_errors_explained():
+        results, iteration = saved.load_checkpoint(run, checkpoint)
+        folder.mkdir(exist_ok=True)  # fails early if it cannot be written
+        again = results.reevaluate()
+    with directories.locked_if_free(run.path) as is_free:
+        newest = [int(place.name) for place in checkpoints.complete(run.checkpoints)[-1:]]
+        if not is_free or newest != [iteration]:
+            folder = apart(iteration)
+        write(folder, results, again, iteration)
+    return folder
 
 
 def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
-    """Write both tables of a run and its re-evaluation (both with seeds first)."""
+    """Write metrics.csv and cells.csv to `directory`, for results and their re-evaluation.
+
+    `results` is a `Run`, `again` its `Reevaluation`.
+    """
     directory.mkdir(exist_ok=True)
     rows, cells = [], []
     for i, seed in enumerate(results.seeds):
@@ -51,6 +90,8 @@ def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
                 again.descriptor_error[i],
                 again.actor_qd_score[i],
                 again.actor_descriptor_error[i],
+                again.actor_rebinned_qd_score[i],
+                again.actor_rebinned_coverage[i],
             ]
         )
         cells += [[seed, iteration, *_cell_row(i, cell, archive, again)] for cell in archive.cells]
@@ -72,6 +113,7 @@ def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
             "actor_fitness",
             *_numbered("actor_descriptor", size),
             "actor_descriptor_error",
+            "actor_cell",
         ],
         cells,
     )
@@ -81,10 +123,17 @@ def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
 
 
 def _cell_row(i: int, cell: int, archive: Any, again: Any) -> list[Any]:
+    """Return the values of one row of cells.csv: a filled cell of the i-th seed.
+
+    The columns `seed` and `iteration` are not included. `again` is the re-evaluation of the run.
+    """
     stored = archive.arrays
 
+    weights = np.float32(archive.algorithm.problem.weights)
+
     def error(reached: np.ndarray) -> np.float32:
-        return np.float32(np.linalg.norm(reached - stored.descriptors[cell]))
+        """Return the weighted distance of a reached descriptor from the elite's stored one."""
+        return np.float32(np.linalg.norm(weights * (reached - stored.descriptors[cell])))
 
     return [
         int(cell),
@@ -99,14 +148,17 @@ def _cell_row(i: int, cell: int, archive: Any, again: Any) -> list[Any]:
         again.actor_fitness[i][cell],
         *again.actor_descriptors[i][cell],
         error(again.actor_descriptors[i][cell]),
+        again.actor_cells[i][cell],
     ]
 
 
 def _numbered(name: str, count: int) -> list[str]:
+    """Return column names such as "centroid_0" and "centroid_1"."""
     return [f"{name}_{i}" for i in range(count)]
 
 
 def _write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Write header and rows to a CSV file atomically."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(header)
@@ -115,7 +167,10 @@ def _write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
 
 
 def iteration_of(directory: Path) -> int | None:
-    """The iteration that the tables in a directory are of; None without any."""
+    """Return the iteration that metrics.csv in a directory belongs to.
+
+    Returns None if there is no such file, or if its rows do not agree on one iteration.
+    """
     path = directory / "metrics.csv"
     if not path.exists():
         return None
@@ -124,12 +179,16 @@ def iteration_of(directory: Path) -> int | None:
 
 
 def table(directory: Path) -> list[list[str]]:
-    """The metrics, a row each: name, median, and the extremes where there are several seeds."""
+    """Return the metrics of metrics.csv in a directory as rows of text, a header first.
+
+    Each row has a metric's title and its value. With several seeds, it has median, lowest and
+    highest.
+    """
     values = read_table(directory / "metrics.csv")
     seeds = len(values["seed"])
     rows = [["", "median" if seeds > 1 else "value", *(["lowest", "highest"] if seeds > 1 else [])]]
     for name, title in METRICS:
-        column = values[name].astype(float)
+        column = values.get(name, np.full(seeds, np.nan)).astype(float)  # older tables lack some
         if np.isnan(column).all():
             continue
         spread = [np.nanmedian(column), np.nanmin(column), np.nanmax(column)]
@@ -139,10 +198,12 @@ def table(directory: Path) -> list[list[str]]:
 
 
 def _number(name: str, value: float) -> str:
-    return f"{100 * value:.1f} %" if name == "coverage" else number(value)
+    """Return a metric's value as text. Coverage is shown in per cent."""
+    return f"{100 * value:.1f} %" if name.endswith("coverage") else number(value)
 
 
 def markdown(directory: Path) -> list[str]:
+    """Return the metrics of metrics.csv in a directory as lines of a Markdown table."""
     header, *rows = table(directory)
     line = "|" + "---|" + "---:|" * (len(header) - 1)
     return [f"| {' | '.join(header)} |", line, *(f"| {' | '.join(row)} |" for row in rows)]

@@ -1,14 +1,13 @@
-"""A policy of a run as a file for other programs: ONNX or safetensors.
+"""Export a policy of a run to a file for other programs.
 
-What is written is a plain network: input, dense layers with ReLU between them, tanh at the end. A
-descriptor-conditioned actor takes (observation, descriptor in task units): its scaling to [-1, 1]
-is folded into the weights of the first layer. Every file is read back and compared with JAX.
+A file holds a plain network: dense layers with ReLU between them and tanh at the end. A
+descriptor-conditioned actor takes (observation, descriptor in task units): the scaling of the
+descriptor to [-1, 1] is folded into the first layer. Every file is read back, and its actions are
+compared with those of JAX.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,29 +17,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.core import networks
+from elites.runs import formats
 from elites.runs.directory import RunError, replacing
+from elites.runs.formats import Network
 from elites.training import Actor, Elite, Run
 
 TOLERANCE = 1e-5
-
-
-@dataclasses.dataclass(frozen=True)
-class Network:
-    """Layers as numbers, and what goes in."""
-
-    layers: list[tuple[np.ndarray, np.ndarray]]  # kernel [inputs, outputs], bias [outputs]
-    observation_size: int
-    descriptor_size: int  # 0 where the network takes none
-    information: dict[str, Any]
+"""Largest allowed difference between an action of a file and of JAX."""
 
 
 def choose(
     run: Run, actor: bool, cell: int | None, descriptor: Sequence[float], seed: int | None
 ) -> tuple[Elite | Actor, dict[str, Any]]:
-    """Return the requested policy, by default the fittest elite, and facts to write beside it."""
+    """Return the requested policy of a run, and metadata for its file as a dictionary.
+
+    The policy is the actor, the elite of a cell, or the elite nearest to a descriptor. By default,
+    it is the fittest elite. Without `seed`, the seed with the highest QD-score is used.
+    """
     if seed is not None and seed not in run.seeds:
         raise ValueError(
-            f"--seed {seed} is not one of this run's: {', '.join(map(str, run.seeds))}"
+            f"--seed {seed} is not a seed of this run. It has the seeds "
+            f"{', '.join(map(str, run.seeds))}"
         )
     index = run.best if seed is None else run.seeds.index(seed)
     result, problem = run.seed(index), run.algorithm.problem
@@ -51,7 +48,7 @@ def choose(
     }
     if actor:
         if result.actor is None:
-            raise ValueError(f"{run.algorithm.name} trains no actor; export an elite instead")
+            raise ValueError(f"{run.algorithm.name} trains no actor. Export an elite instead")
         information["what"] = "the actor"
         if result.actor.conditioned:
             information["what"] = "the actor, conditioned on a descriptor in task units"
@@ -81,7 +78,10 @@ def choose(
 
 
 def network_of(policy: Elite | Actor, information: dict[str, Any]) -> Network:
-    """The layers of an elite or of an actor, the scaling of descriptors folded in."""
+    """Return the layers of an elite or of an actor as a `Network`, with `information` as metadata.
+
+    The scaling of descriptors is folded into the first layer.
+    """
     if isinstance(policy, Elite):
         layers = networks.unflatten(policy.network, jnp.asarray(policy.policy))
         return Network(_numbers(layers), policy.network.sizes[0], 0, information)
@@ -100,21 +100,28 @@ def network_of(policy: Elite | Actor, information: dict[str, Any]) -> Network:
 
 
 def _numbers(layers) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return layers of JAX arrays as a list of NumPy pairs (kernel, bias)."""
     return [(np.asarray(kernel), np.asarray(bias)) for kernel, bias in layers]
 
 
 def export(policy: Elite | Actor, path: Path, information: dict[str, Any]) -> float:
-    """Write a policy, read it back, compare it with JAX: the largest difference of an action."""
+    """Write a policy to a file and return the largest difference of its actions from those of JAX.
+
+    Raises a RunError if the difference exceeds the tolerance.
+    """
     network = network_of(policy, information)
-    write = {".onnx": _write_onnx, ".safetensors": _write_safetensors}[path.suffix]
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
-        write(network, temporary)
+        formats.write(network, temporary)
         return check(policy, network, temporary)
 
 
 def check(policy: Elite | Actor, network: Network, path: Path) -> float:
-    """Compare a file with JAX on 1,000 observations, and descriptors where it takes them."""
+    """Compare an exported file with JAX and return the largest difference of an action.
+
+    The inputs are 1,000 random observations, and descriptors if the policy takes them. Raises a
+    RunError if the difference exceeds the tolerance.
+    """
     generator = np.random.default_rng(0)
     observations = generator.normal(size=(1000, network.observation_size)).astype(np.float32)
     asked = None
@@ -130,77 +137,7 @@ def check(policy: Elite | Actor, network: Network, path: Path) -> float:
         else:
             expected = policy(observations)
     inputs = {"observation": observations} | ({} if asked is None else {"descriptor": asked})
-    run = {".onnx": _run_onnx, ".safetensors": _run_safetensors}[path.suffix]
-    error = float(np.max(np.abs(run(path, inputs) - np.asarray(expected))))
+    error = float(np.max(np.abs(formats.run(path, inputs) - np.asarray(expected))))
     if not error <= TOLERANCE:
         raise RunError(f"{path.name}: the exported policy differs from JAX by {error:.2g}")
     return error
-
-
-# ------------------------------------------------------------------------------------ safetensors
-
-
-def _write_safetensors(network: Network, path: Path) -> None:
-    from safetensors.numpy import save_file
-
-    tensors = {}
-    for i, (kernel, bias) in enumerate(network.layers):
-        tensors[f"layers.{i}.kernel"] = np.ascontiguousarray(kernel)
-        tensors[f"layers.{i}.bias"] = np.ascontiguousarray(bias)
-    information = {
-        k: v if isinstance(v, str) else json.dumps(v) for k, v in network.information.items()
-    }
-    save_file(tensors, path, metadata=information)
-
-
-def _run_safetensors(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    from safetensors.numpy import load_file
-
-    tensors = load_file(path)
-    x = np.concatenate(list(inputs.values()), axis=1)
-    for i in range(len(tensors) // 2):
-        x = (np.maximum(x, 0) if i else x) @ tensors[f"layers.{i}.kernel"]
-        x = x + tensors[f"layers.{i}.bias"]
-    return np.tanh(x)
-
-
-# ------------------------------------------------------------------------------------------- ONNX
-
-
-def _write_onnx(network: Network, path: Path) -> None:
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    def number(name: str, size: int):
-        return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size])
-
-    inputs = [number("observation", network.observation_size)]
-    nodes, value = [], "observation"
-    if network.descriptor_size:
-        inputs.append(number("descriptor", network.descriptor_size))
-        nodes.append(helper.make_node("Concat", ["observation", "descriptor"], ["input"], axis=1))
-        value = "input"
-    constants = []
-    for i, (kernel, bias) in enumerate(network.layers):
-        constants.append(numpy_helper.from_array(np.ascontiguousarray(kernel), f"kernel_{i}"))
-        constants.append(numpy_helper.from_array(np.ascontiguousarray(bias), f"bias_{i}"))
-        nodes.append(helper.make_node("Gemm", [value, f"kernel_{i}", f"bias_{i}"], [f"dense_{i}"]))
-        last = i == len(network.layers) - 1
-        value = "action" if last else f"hidden_{i}"
-        nodes.append(helper.make_node("Tanh" if last else "Relu", [f"dense_{i}"], [value]))
-    outputs = [number("action", len(network.layers[-1][1]))]
-    graph = helper.make_graph(nodes, "policy", inputs, outputs, constants)
-    # Old versions on purpose: every runtime of recent years reads them.
-    model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8, producer_name="elites"
-    )
-    helper.set_model_props(model, {k: str(v) for k, v in network.information.items()})
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
-
-
-def _run_onnx(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(["action"], inputs)[0])

@@ -1,53 +1,57 @@
-"""The figures of a run, from its files alone: neither JAX nor the task is needed.
+"""Draw the figures of a run from its files. Needs neither JAX nor the task.
 
     archive.png   the archive: its cells in task units, coloured by fitness
-    curves.png    QD-score, coverage, maximum fitness; median and quartiles over seeds
-    origin.png    which variation the elites came from, and additions over time
-    reach.png     the archive beside what the distilled actor reaches when asked for the same
+    curves.png    QD-score, coverage and maximum fitness, as median and quartiles over seeds
+    origin.png    additions by variation over time, and the variation that each elite came from
+    reach.png     the archive beside the descriptors that the actor reaches when asked for the same
 
-Each is written as PNG and as PDF. `draw_comparison` lays the curves of several runs together.
+Each figure is written as PNG and as PDF. `draw_comparison` draws the curves of several runs
+together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 
 from elites.runs import directory as directories
-from elites.runs import evaluation, logs, snapshots
-from elites.runs.directory import RESOLVED, RunDirectory, RunError
+from elites.runs import evaluation, gaps, logs, snapshots
+from elites.runs.directory import RunDirectory, RunError
+from elites.runs.drawing import (
+    COLOURS,
+    EMPTY,
+    STYLE,
+    STYLES,
+    band,
+    colour_bar,
+    draw_archive,
+    explain,
+    frame,
+    line_style,
+    plt,
+    scale_of,
+    segments,
+    smoothed,
+    thousands,
+)
 from elites.runs.voronoi import polygons
+from elites.words import listed, warn
 
-# Okabe and Ito's palette, told apart by colour-blind people, each with a line style of its own.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C510A")
-STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
-EMPTY = "#E8E8E8"
 CURVES = (("qd_score", "QD-score"), ("coverage", "coverage in %"), ("max_fitness", "max. fitness"))
-STYLE: Any = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "savefig.dpi": 150,
-    "pdf.fonttype": 42,  # text stays text
-}
 
 
 def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
-    """Draw what a run has data for, in its own `figures`; the pictures, most telling first."""
-    facts = directories.read_json(run / RESOLVED)
+    """Draw the figures that a run has data for, and return the paths of the PNG files.
+
+    The figures show the given seed, or else the one with the highest QD-score. The archive is the
+    first figure.
+    """
+    facts = directories.read_facts(run)
     run.figures.mkdir(exist_ok=True)
     drawn = []
     with plt.rc_context(STYLE):
@@ -56,7 +60,7 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
             seeds = list(run.config().seed_numbers)
             index = snapshots.best_seed(snapshot) if seed is None else _index(seeds, seed)
             drawn.append(_save(_archive_figure(facts, snapshot, index, seeds), run, "archive"))
-            # An evaluation of another iteration would be of another archive.
+            # An evaluation of another iteration belongs to another archive.
             current = evaluation.iteration_of(run.evaluation) == int(snapshot["iteration"])
             if facts["actor_conditioned"] and current:
                 cells = logs.read_table(run.evaluation / "cells.csv")
@@ -73,34 +77,108 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
 
 
 def draw_comparison(runs: Sequence[RunDirectory], output: Path) -> list[Path]:
-    """Learning curves of several runs, a figure for each task."""
-    by_task: dict[str, dict[str, Mapping[str, np.ndarray]]] = {}
-    facts = {}
+    """Draw learning curves of several runs, one figure for each task, and return the PNG paths.
+
+    The files are written to the folder `output`. Metrics depend on settings such as the number of
+    cells. If these differ between runs of a task, the legend shows them, and a warning says which
+    metrics are not comparable.
+    """
+    by_task: dict[str, dict[Path, _Drawn]] = {}
     for run in runs:
-        resolved = directories.read_json(run / RESOLVED)
-        table = logs.metrics(run)
+        facts, table = directories.read_facts(run), logs.metrics(run)
         if not len(table.get("iteration", ())):
             raise RunError(f"{run.path} has no metrics yet")
-        task, label = resolved["task"], resolved["algorithm"]
-        curves = by_task.setdefault(task, {})
-        curves[label if label not in curves else f"{label} ({run.path.name})"] = table
-        facts[task] = resolved
+        drawn = _Drawn(run, facts, table, _properties(run, facts))
+        by_task.setdefault(facts["task"], {})[run.path.resolve()] = drawn
     output.mkdir(parents=True, exist_ok=True)
-    drawn = []
+    paths = []
     with plt.rc_context(STYLE):
-        for task, tables in by_task.items():
-            figure = _curves_figure(tables, facts[task])
-            drawn.append(_save(figure, output, f"curves_{Path(task).name}"))
-    return drawn
+        for task, found in by_task.items():
+            entries = list(found.values())
+            tables = dict(zip(_labels(task, entries), (e.table for e in entries), strict=True))
+            figure = _curves_figure(tables, entries[0].facts)
+            paths.append(_save(figure, output, f"curves_{Path(task).name}"))
+    return paths
+
+
+class _Drawn(NamedTuple):
+    """A run of a comparison, with its facts (entries of resolved.json) and its metrics."""
+
+    run: RunDirectory
+    facts: Mapping[str, Any]
+    table: Mapping[str, np.ndarray]
+    properties: Mapping[str, str]
+    """Settings that the metrics depend on, in words. See `_properties`."""
+
+
+# Settings that metrics depend on -> metrics that are not comparable if the setting differs.
+_DEPENDENT = {
+    "number of cells": ("QD-score", "coverage"),
+    "descriptor bounds": ("QD-score", "coverage"),
+    "episode length": ("QD-score", "maximum fitness"),
+    "size of observations": ("QD-score", "maximum fitness"),
+    "size of actions": ("QD-score", "maximum fitness"),
+}
+
+
+def _properties(run: RunDirectory, facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings that a run's metrics depend on, by name, in words for the legend.
+
+    An example is "number of cells": "1024 cells".
+    """
+    sides = zip(facts["descriptor_low"], facts["descriptor_high"], strict=True)
+    bounds = " x ".join(f"[{low:g}, {high:g}]" for low, high in sides)
+    texts = (
+        f"{run.config().hp.cells} cells",
+        f"descriptors in {bounds}",
+        f"episodes of {facts['episode_length']} steps",
+        f"observations of size {facts['observation_size']}",
+        f"actions of size {facts['action_size']}",
+    )
+    return dict(zip(_DEPENDENT, texts, strict=True))
+
+
+def _labels(task: str, entries: Sequence[_Drawn]) -> list[str]:
+    """Return the texts of the legend, one for each run of a task.
+
+    Warns if the metrics of the runs are not comparable.
+    """
+    differing = {
+        name: list(dict.fromkeys(entry.properties[name] for entry in entries))
+        for name in _DEPENDENT
+        if len({entry.properties[name] for entry in entries}) > 1
+    }
+    if differing:
+        metrics = list(dict.fromkeys(m for name in differing for m in _DEPENDENT[name]))
+        what = "; ".join(f"{name} ({', '.join(texts)})" for name, texts in differing.items())
+        warn(
+            f"these runs of {task} differ in {what}. Their {listed(metrics)} do not compare; "
+            "the legend says which is which"
+        )
+    labels = [
+        ", ".join([entry.facts["algorithm"], *(entry.properties[name] for name in differing)])
+        for entry in entries
+    ]
+    named = [f"{label} ({e.run.path.name})" for label, e in zip(labels, entries, strict=True)]
+    placed = [f"{label} ({e.run.path})" for label, e in zip(labels, entries, strict=True)]
+    return [
+        label if labels.count(label) == 1 else name if named.count(name) == 1 else place
+        for label, name, place in zip(labels, named, placed, strict=True)
+    ]
 
 
 def _index(seeds: Sequence[int], seed: int) -> int:
+    """Return the position of `seed` in `seeds`. Raises a ValueError if it is not among them."""
     if seed not in seeds:
         raise ValueError(f"--seed {seed} is not one of this run's: {', '.join(map(str, seeds))}")
     return seeds.index(seed)
 
 
 def _save(figure, where: RunDirectory | Path, name: str) -> Path:
+    """Write a figure as PNG and as PDF, close it, and return the path of the PNG.
+
+    `where` is a folder, or a run, whose folder `figures` is used.
+    """
     directory = where.figures if isinstance(where, RunDirectory) else where
     path = directory / f"{name}.png"
     for target in (path, path.with_suffix(".pdf")):
@@ -114,6 +192,11 @@ def _save(figure, where: RunDirectory | Path, name: str) -> Path:
 
 
 def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
+    """Return a figure of the archive in a snapshot, for the seed at position `index`.
+
+    A snapshot is the archive without policies at a checkpoint. `facts` are the entries of
+    resolved.json.
+    """
     fitness = snapshot["fitness"][index]
     full = np.isfinite(fitness)
     figure, axes = plt.subplots(figsize=(6.2, 5.2), layout="constrained")
@@ -126,132 +209,99 @@ def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
         f"{full.sum()} of {len(full)} cells, QD-score {fitness[full].sum():,.0f}"
     )
     colour_bar(figure, axes, scale)
-    _explain(figure, facts)
+    explain(figure, facts)
     return figure
 
 
 def _reach_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
-    """The archive; the actor's fitness in the same cells; asked and reached places."""
-    rows = cells["seed"] == seed
-    cell = cells["cell"][rows].astype(int)
-    size = len(facts["descriptor_low"])
-    asked = np.stack([cells[f"descriptor_{i}"][rows] for i in range(size)], axis=1)
-    reached = np.stack([cells[f"actor_descriptor_{i}"][rows] for i in range(size)], axis=1)
-    error = cells["actor_descriptor_error"][rows]
-    stored, led = (_per_cell(snapshot, cell, cells[n][rows]) for n in ("fitness", "actor_fitness"))
-    scale = scale_of(np.concatenate([stored[np.isfinite(stored)], led[np.isfinite(led)]]))
-    figure, panels = plt.subplots(1, 3, figsize=(14.5, 4.9), layout="constrained")
-    for axes, values, places in ((panels[0], stored, asked), (panels[1], led, asked)):
-        spread = np.zeros((len(values), size))
-        spread[cell] = places
-        draw_archive(axes, facts, snapshot["centroids"], values, spread, scale)
-    colour_bar(figure, panels[:2].tolist(), scale)
-    panels[0].set_title(f"Archive: {len(cell)} policies\nQD-score {np.nansum(stored[cell]):,.0f}")
-    panels[1].set_title(f"One actor, asked for each\nQD-score {np.nansum(led[cell]):,.0f}")
-    axes = panels[2]
-    if size >= 2:
-        axes.plot(*_segments(asked, reached), color="#999999", linewidth=0.6, zorder=1)
+    """Return a figure of the archive beside the descriptors that the actor reaches.
+
+    The actor was asked for each elite's descriptor. `cells` are the columns of the run's cells.csv.
+    """
+    chosen = cells["seed"] == seed
+    rows = {name: values[chosen] for name, values in cells.items()}
+    cell, size = rows["cell"].astype(int), len(facts["descriptor_low"])
+    asked = np.stack([rows[f"descriptor_{i}"] for i in range(size)], axis=1)
+    reached = np.stack([rows[f"actor_descriptor_{i}"] for i in range(size)], axis=1)
+    stored, actor = (_per_cell(snapshot, cell, rows[name]) for name in ("fitness", "actor_fitness"))
+    scale = scale_of(np.concatenate([stored[np.isfinite(stored)], actor[np.isfinite(actor)]]))
+    places = _per_cell(snapshot, cell, asked)
+    panels = [
+        (stored, places, f"Archive: {len(cell)} elites\nQD-score {_sum(stored)}"),
+        (actor, places, f"One actor, by the descriptor asked for\nQD-score {_sum(actor)}"),
+    ]
+    if "actor_cell" in rows:  # earlier versions did not write it
+        rebinned = _rebinned(snapshot, rows)
+        covered = 100 * np.isfinite(rebinned).mean()
+        title = f"The same rollouts, by the cell reached\nQD-score {_sum(rebinned)}"
+        panels.append((rebinned, snapshot["centroids"], f"{title}, coverage {covered:.1f} %"))
+    figure, axes = plt.subplots(2, 2, figsize=(11, 9.4), layout="constrained")
+    for panel, (values, at, title) in zip(axes.flat, panels, strict=False):
+        draw_archive(panel, facts, snapshot["centroids"], values, at, scale)
+        panel.set_title(title)
+    colour_bar(figure, axes[0].tolist(), scale)
+    if len(panels) < 3:
+        axes[1, 0].set_axis_off()
+    _draw_errors(axes[1, 1], facts, asked, reached)
+    error = np.nanmean(rows["actor_descriptor_error"])
+    axes[1, 1].set_title(f"Descriptors asked for and reached\nmean error {error:.3g}")
+    explain(figure, facts)
+    return figure
+
+
+def _draw_errors(axes, facts, asked: np.ndarray, reached: np.ndarray) -> None:
+    """Draw descriptors asked for and reached, both [n, D], with lines between them."""
+    if len(facts["descriptor_low"]) >= 2:
+        axes.plot(*segments(asked, reached), color="#999999", linewidth=0.6, zorder=1)
         axes.scatter(asked[:, 0], asked[:, 1], s=9, color=COLOURS[0], label="asked", zorder=2)
         axes.scatter(
             reached[:, 0], reached[:, 1], s=9, color=COLOURS[1], marker="x", linewidths=0.8,
             label="reached", zorder=3,
         )  # fmt: skip
-        _frame(axes, facts)
+        frame(axes, facts)
     else:
         axes.scatter(asked[:, 0], reached[:, 0], s=9, color=COLOURS[0], label="reached")
         axes.set(xlabel="asked", ylabel="reached")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), borderaxespad=0)
-    axes.set_title(f"What it was asked for and what it reached\nmean error {np.nanmean(error):.3g}")
-    _explain(figure, facts)
-    return figure
+
+
+def _sum(values: np.ndarray) -> str:
+    """Return the sum of values without NaN, as text such as "12,345"."""
+    return f"{np.nansum(values):,.0f}"
+
+
+def _rebinned(snapshot, rows: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the best fitness [C] of the actor's rollouts that reached each cell, NaN if none.
+
+    `rows` are columns of cells.csv for one seed.
+    """
+    best = np.full(snapshot["centroids"].shape[0], np.nan)
+    known = rows["actor_cell"] >= 0
+    cells = rows["actor_cell"][known].astype(int)
+    np.fmax.at(best, cells, rows["actor_fitness"][known])
+    return best
 
 
 def _per_cell(snapshot, cell: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values of the filled cells, at their place among all; NaN elsewhere."""
-    spread = np.full(snapshot["centroids"].shape[0], np.nan)
+    """Return values [n, ...] of the filled cells as an array [C, ...] of all cells, NaN elsewhere.
+
+    `cell` [n] are the numbers of the filled cells.
+    """
+    spread = np.full((snapshot["centroids"].shape[0], *values.shape[1:]), np.nan)
     spread[cell] = values
     return spread
-
-
-def _segments(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lines from starts to ends [n, D] as x and y of one path with gaps."""
-    gap = np.full(len(starts), np.nan)
-    x = np.stack([starts[:, 0], ends[:, 0], gap], axis=1).reshape(-1)
-    y = np.stack([starts[:, 1], ends[:, 1], gap], axis=1).reshape(-1)
-    return x, y
-
-
-def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) -> None:
-    """Cells by colour: Voronoi cells in two dimensions, bars in one, elites as points beyond."""
-    full = np.isfinite(values)
-    colours = plt.get_cmap("viridis")
-    low, high = facts["descriptor_low"], facts["descriptor_high"]
-    if len(low) == 2:
-        cells = polygons(centroids, low, high)
-        shade = [colours(scale(v)) if ok else EMPTY for v, ok in zip(values, full, strict=True)]
-        axes.add_collection(
-            PolyCollection(cells, facecolors=shade, edgecolors="white", linewidths=0.25)
-        )
-        _frame(axes, facts)
-    elif len(low) == 1:
-        order = np.argsort(centroids[:, 0])
-        middle = centroids[order, 0]
-        edges = np.concatenate([[low[0]], (middle[1:] + middle[:-1]) / 2, [high[0]]])
-        heights = np.where(full, values, 0.0)[order]
-        axes.bar(edges[:-1], heights, np.diff(edges), align="edge", color=colours(scale(heights)))
-        axes.set(xlim=(low[0], high[0]), xlabel=facts["descriptor"] or "descriptor")
-        axes.set_ylabel("fitness")
-    else:
-        axes.scatter(
-            descriptors[full, 0],
-            descriptors[full, 1],
-            c=values[full],
-            cmap=colours,
-            norm=scale,
-            s=9,
-        )
-        _frame(axes, facts, note=f" (the first two of {len(low)} dimensions)")
-
-
-def _frame(axes, facts, note: str = "") -> None:
-    low, high = facts["descriptor_low"], facts["descriptor_high"]
-    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-    axes.set_box_aspect(1)
-    axes.set(xlabel=f"descriptor 1{note}", ylabel="descriptor 2")
-    axes.locator_params(nbins=5)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(True)
-
-
-def _explain(figure, facts) -> None:
-    """What the descriptors are, below the figure."""
-    if facts["descriptor"]:
-        figure.supxlabel(f"descriptor: {facts['descriptor']}", x=0.02, ha="left", fontsize=9)
-
-
-def scale_of(values: np.ndarray) -> Normalize:
-    if not len(values):
-        return Normalize(0.0, 1.0)
-    low, high = float(np.min(values)), float(np.max(values))
-    return Normalize(low, high if high > low else low + 1.0)
-
-
-def colour_bar(figure, axes, scale: Normalize) -> None:
-    bar = figure.colorbar(
-        plt.cm.ScalarMappable(scale, "viridis"), ax=axes, label="fitness", shrink=0.85, pad=0.02
-    )
-    bar.outline.set_visible(False)
 
 
 # --------------------------------------------------------------------------------------- curves
 
 
 def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
+    """Return a figure of the learning curves of several tables of metrics, keyed by label."""
     figure, panels = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
     for axes, (name, title) in zip(panels, CURVES, strict=True):
         for i, table in enumerate(tables.values()):
             values = table[name] * (100 if name == "coverage" else 1)
-            band(axes, table["evaluations"][:, 0], values, COLOURS[i % 8], STYLES[i % 8])
+            band(axes, table["evaluations"][:, 0], values, COLOURS[i % 8], line_style(i))
         axes.set(xlabel="evaluations", ylabel=title)
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         axes.xaxis.set_major_formatter(thousands)
@@ -261,52 +311,49 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
     how = "" if counts == {1} else f", median and quartiles of {seeds} seeds"
     figure.suptitle(f"{facts['task']}{how}", x=0.01, ha="left")
     handles = [
-        Line2D([], [], color=COLOURS[i % 8], linestyle=STYLES[i % 8], label=label)
-        for i, label in enumerate(tables)
+        Line2D([], [], color=COLOURS[i % 8], linestyle=line_style(i), label=_with_gap(label, table))
+        for i, (label, table) in enumerate(tables.items())
     ]
     panels[0].legend(handles=handles, loc="best")
     return figure
 
 
-def band(axes, x: np.ndarray, values: np.ndarray, colour: str, style: Any) -> None:
-    """The median over seeds of values [n, seeds], and the quartiles around it."""
-    low, middle, high = np.percentile(values, [25, 50, 75], axis=1)
-    axes.plot(x, middle, color=colour, linestyle=style, linewidth=1.6)
-    if values.shape[1] > 1:
-        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-
-
-def thousands(value: float, _position: int) -> str:
-    if abs(value) >= 1e4:
-        return f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k"
-    return f"{value:g}"
+def _with_gap(label: str, table: Mapping[str, np.ndarray]) -> str:
+    """Return a curve's label. It names the iterations that the table of metrics lacks."""
+    missing = gaps.within(table["iteration"][:, 0])
+    return f"{label} (without {gaps.in_words(missing)})" if missing else label
 
 
 def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int):
-    """Additions by variation over time, and where in the archive their elites are."""
+    """Return a figure of the variations (origins of offspring) that elites came from.
+
+    The left panel shows additions by variation over time. The right panel shows the variation of
+    each elite in the snapshot, for the seed at position `index`.
+    """
     origins = [name.removeprefix("added.") for name in table if name.startswith("added.")]
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, 4.6), width_ratios=(1.3, 1), layout="constrained"
     )
-    width = max(len(table["iteration"]) // 40, 1)
+    iterations, spent = table["iteration"][:, 0], table["evaluations"][:, 0]
     for i, origin in enumerate(origins):
-        added = table[f"added.{origin}"].mean(axis=1)
-        whole = len(added) // width * width
-        smooth = added[:whole].reshape(-1, width).mean(axis=1)
-        x = table["evaluations"][:whole, 0].reshape(-1, width)[:, -1]
+        x, added = smoothed(iterations, spent, table[f"added.{origin}"].mean(axis=1))
         colour = COLOURS[i % 8]
-        left.plot(x, smooth, color=colour, linestyle=STYLES[i % 8], label=origin, linewidth=1.6)
-    left.set(xlabel="evaluations", ylabel="added in an iteration")
+        left.plot(x, added, color=colour, linestyle=STYLES[i % 8], label=origin, linewidth=1.6)
+    left.set(xlabel="evaluations", ylabel="added per iteration")
     left.set_title(f"{facts['algorithm']} on {facts['task']}: additions by variation")
     left.xaxis.set_major_formatter(thousands)
     left.set_ylim(bottom=0)
     left.legend()
     _draw_origins(right, facts, snapshot, index)
-    _explain(figure, facts)
+    explain(figure, facts)
     return figure
 
 
 def _draw_origins(axes, facts, snapshot, index: int) -> None:
+    """Draw the cells of a two-dimensional archive, coloured by the variation of their elites.
+
+    Leaves the axes empty without a snapshot or with descriptors of other dimensions.
+    """
     if snapshot is None or len(facts["descriptor_low"]) != 2:
         axes.set_axis_off()
         return
@@ -318,7 +365,7 @@ def _draw_origins(axes, facts, snapshot, index: int) -> None:
     axes.add_collection(
         PolyCollection(cells, facecolors=shade, edgecolors="white", linewidths=0.25)
     )
-    _frame(axes, facts)
+    frame(axes, facts)
     present = [i for i in range(len(facts["origins"])) if (origin == i).any()]
     handles = [
         Line2D([], [], marker="s", linestyle="", color=palette[i], label=name)
@@ -326,4 +373,4 @@ def _draw_origins(axes, facts, snapshot, index: int) -> None:
         if i in present
     ]
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1))
-    axes.set_title("who made the elites")
+    axes.set_title("variation that made each elite")

@@ -10,7 +10,7 @@ Traced code does not depend on comments, formatting or names. Equal digests mean
 ones mean that the code has changed, but only if versions and device are the same: another JAX
 may trace the same code in another way. Otherwise the probe decides. It starts from a fixed key,
 takes fixed actions and always runs on the CPU. Another machine rounds differently, and a robot that
-just touches the ground makes much of that. The probe therefore runs several times, with states that
+just touches the ground amplifies that. The probe therefore runs several times, with states that
 are perturbed as rounding would, and the ranges of its numbers are compared.
 """
 
@@ -47,8 +47,9 @@ Probe = dict[str, Any]  # {"reward": ..., "descriptor": ..., "observation": [STE
 
 
 def of_task(task: Task) -> dict[str, Any] | None:
-    """Return the fingerprint of a task, or None if it cannot be run.
+    """Return the fingerprint of a task: versions, digests of its traced code, and a probe of it.
 
+    A probe is a short rollout of the task from a fixed key. Returns None if the task cannot be run.
     Training then fails as well, with a message about the fault.
     """
     try:
@@ -58,7 +59,10 @@ def of_task(task: Task) -> dict[str, Any] | None:
 
 
 def of_algorithm(batched: Batched, shapes: Any, keys: Array) -> dict[str, Any]:
-    """Return the fingerprint of an algorithm: of its stages, but for the rollouts."""
+    """Return the fingerprint of an algorithm: versions, and digests of its traced stages.
+
+    The rollouts are left out. `shapes` and `keys` are those of the training state.
+    """
     code = {"train": _code(batched.compiled.train, shapes, keys)}
     for i, (ask, tell, _) in enumerate(batched.compiled.rounds):
         request = jax.eval_shape(ask, shapes, keys)
@@ -69,13 +73,19 @@ def of_algorithm(batched: Batched, shapes: Any, keys: Array) -> dict[str, Any]:
 
 
 def is_current(fingerprint: Any) -> bool:
-    """Return whether a fingerprint was made with these versions, on this kind of device."""
+    """Return whether a fingerprint was made with these versions, on this kind of device.
+
+    A fingerprint holds digests of traced code.
+    """
     made_with = _made_with()
     return isinstance(fingerprint, Mapping) and made_with.items() <= fingerprint.items()
 
 
 def task_changes(before: Mapping[str, Any], task: Task) -> list[str]:
-    """Say what changed in a task since its fingerprint was recorded. Empty if nothing did."""
+    """Return sentences about what changed in a task since its fingerprint `before` was recorded.
+
+    The list is empty if nothing changed, or if the task cannot be run.
+    """
     try:
         differing = _code_changes(before, _task_code(task))
         numbers = _probe_changes(before.get("probe"), _probe(task)) if differing else []
@@ -88,7 +98,11 @@ def task_changes(before: Mapping[str, Any], task: Task) -> list[str]:
 
 
 def algorithm_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Say what changed in an algorithm between two fingerprints, if they can be compared."""
+    """Return sentences about what changed in an algorithm between two fingerprints.
+
+    The list is empty if nothing changed, or if versions or devices differ, so that the fingerprints
+    cannot be compared.
+    """
     if not is_current(before) or before.get("devices") != now["devices"]:
         return []
     differing = _code_changes(before, now["code"])
@@ -97,6 +111,7 @@ def algorithm_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list
 
 
 def _made_with() -> dict[str, str]:
+    """Return the versions of JAX and elites, and the JAX backend, by name."""
     return {
         "jax": jax.__version__,
         "elites": elites.__version__,
@@ -105,7 +120,10 @@ def _made_with() -> dict[str, str]:
 
 
 def _code_changes(before: Mapping[str, Any], now: Mapping[str, Code]) -> list[str]:
-    """Return the names of functions that are other code, or have other constants."""
+    """Return the names of the functions whose code or constants differ from those recorded.
+
+    `before` is a recorded fingerprint. `now` maps function names to digests and constants.
+    """
     recorded = before.get("code")
     if not isinstance(recorded, Mapping):
         return []
@@ -113,6 +131,7 @@ def _code_changes(before: Mapping[str, Any], now: Mapping[str, Code]) -> list[st
 
 
 def _same_code(before: Any, now: Code) -> bool:
+    """Return whether two functions have the same digest and, within a tolerance, constants."""
     try:
         first, second = np.array(before["constants"]), np.array(now["constants"])
         close = np.abs(first - second) <= _CONSTANTS_TOLERANCE * (1 + second[0])
@@ -125,6 +144,7 @@ def _same_code(before: Any, now: Code) -> bool:
 
 
 def _probe(task: Task) -> Probe:
+    """Return the probe of a task: ranges of rewards, descriptors and observations in a rollout."""
     sizes = (task.observation_size, task.action_size)
     return _probe_of(task.reset, task.step, *sizes)
 
@@ -136,7 +156,11 @@ def _probe_of(
     observation_size: int,
     action_size: int,
 ) -> Probe:
-    """Take a few steps. Actions follow from observations, so that those are probed as well."""
+    """Take a few steps of a task, several times, and return the ranges of what is measured.
+
+    The actions are computed from the observations, so that the probe covers all observed values.
+    The result is cached.
+    """
     weights = np.cos(1.0 + np.arange(action_size * observation_size))
     weights = weights.reshape(action_size, observation_size)
     # Compiled fast, to slow code: it is used for a few steps.
@@ -159,7 +183,7 @@ def _probe_of(
 
 
 def _perturbed(noise: np.random.Generator, leaf: Any) -> Any:
-    """Change an array as much as differences in rounding may. Only numbers with a point change."""
+    """Return an array with noise of the size of rounding differences, if it holds floats."""
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         return leaf
     values = np.asarray(leaf, np.float64)
@@ -176,6 +200,7 @@ def _ranges(values: np.ndarray) -> list[Any]:
 
 @contextlib.contextmanager
 def _on_cpu() -> Iterator[None]:
+    """Compute on the CPU inside the `with` block, if JAX has that device."""
     try:
         device = jax.local_devices(backend="cpu")[0]
     except RuntimeError:  # JAX was told to use the accelerator alone
@@ -186,13 +211,16 @@ def _on_cpu() -> Iterator[None]:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number as it is recorded: with six digits, and None if it is not finite."""
+    """Return a number with six digits, as it is recorded, or None if it is not finite."""
     number = float(value)
     return float(f"{number:.6g}") if np.isfinite(number) else None
 
 
 def _probe_changes(before: Any, now: Probe) -> list[str]:
-    """Say which series of a probe are different."""
+    """Return sentences about the series of a probe that are different.
+
+    A series holds the ranges of the reward, descriptor or observation at each step.
+    """
     if not isinstance(before, Mapping):
         return []
     said = []
@@ -212,8 +240,8 @@ def _differ(first: np.ndarray, second: np.ndarray) -> bool:
     Steps with narrow ranges alone are counted, if there are any: they do not depend on rounding.
     A number that was not finite is NaN.
     """
-    if first.shape != second.shape:
-        return True
+    if first.shape != second.shape:  # recorded by another version; other sizes are other facts
+        return False
     both = np.nan_to_num(np.stack([first, second]))
     largest = np.max(np.abs(both))
     gap = np.maximum(first[..., 0] - second[..., 1], second[..., 0] - first[..., 1])
@@ -225,7 +253,7 @@ def _differ(first: np.ndarray, second: np.ndarray) -> bool:
 
 
 def _shown(series: np.ndarray) -> str:
-    """Return the middle of the last range of a series, as an example."""
+    """Return the middle of a series' last range as text, as an example for a message."""
     last = [f"{value:.4g}" for value in series[-1].mean(axis=-1)]
     return last[0] if len(last) == 1 else f"[{', '.join(last)}]"
 
@@ -234,6 +262,7 @@ def _shown(series: np.ndarray) -> str:
 
 
 def _task_code(task: Task) -> dict[str, Code]:
+    """Return digest and constants of a task's traced `reset` and `step`, by function name."""
     return _task_code_of(task.reset, task.step, task.action_size)
 
 
@@ -243,27 +272,31 @@ def _task_code_of(
     step: Callable[[TaskState, Array], TaskState],
     action_size: int,
 ) -> dict[str, Code]:
+    """Return digest and constants of the traced `reset` and `step`, by function name.
+
+    The result is cached.
+    """
     key = jax.eval_shape(lambda: jax.random.key(0))
     state, action = jax.eval_shape(reset, key), jax.ShapeDtypeStruct((action_size,), jnp.float32)
     return {"reset": _code(jax.jit(reset), key), "step": _code(jax.jit(step), state, action)}
 
 
 def _code(function: Callable[..., Any], *arguments: Any) -> Code:
-    """Return digest and constants of a jitted function, traced at arguments or their shapes."""
+    """Return digest and constants of a jitted function, traced with `arguments` or their shapes."""
     traced = cast(jax.stages.Wrapped, function).trace(*arguments).jaxpr
     text = _Tracer().closed(traced)
     return {"digest": text.digest[:16], "constants": _summary(text.constants)}
 
 
 class _Text(NamedTuple):
-    """Digest of a traced function, and the arrays that it holds."""
+    """Digest of a traced function, and the constant arrays in it."""
 
     digest: str
     constants: list[Any]
 
 
 class _Tracer:
-    """Turns traced code into digests that are the same in every process.
+    """Computes digests of traced code that are the same in every process.
 
     JAX prints traced code as well, but with names of functions, and in a form that depends on what
     was traced before.
@@ -273,10 +306,12 @@ class _Tracer:
         self._known: dict[int, _Text] = {}
 
     def closed(self, code: ClosedJaxpr) -> _Text:
+        """Return digest and constants of traced code, including the constants bound to it."""
         inner = self._function(code.jaxpr)
         return _Text(inner.digest, [*code.consts, *inner.constants])
 
     def _function(self, code: Jaxpr) -> _Text:
+        """Return digest and constants of a traced function. The result is cached."""
         if id(code) not in self._known:
             constants: list[Any] = []
             lines = "\n".join(self._lines(code, constants))
@@ -284,14 +319,20 @@ class _Tracer:
         return self._known[id(code)]
 
     def _lines(self, code: Jaxpr, constants: list[Any]) -> Iterator[str]:
+        """Yield a traced function as lines of text without names, one for each operation.
+
+        Adds the arrays in the code to `constants`.
+        """
         numbers: dict[Any, int] = {}
 
         def define(variables: Iterable[Any]) -> str:
+            """Number new variables, and return their numbers and types as text."""
             for variable in variables:
                 numbers[variable] = len(numbers)
             return " ".join(f"{numbers[v]}:{v.aval.str_short()}" for v in variables)
 
         def use(atoms: Iterable[Any]) -> str:
+            """Return the inputs of an operation as text: variable numbers, or literal values."""
             return " ".join(
                 f"{self._value(atom.val, constants)}:{atom.aval.str_short()}"
                 if isinstance(atom, Literal)
@@ -305,6 +346,7 @@ class _Tracer:
         yield use(code.outvars)
 
     def _operation(self, step: JaxprEqn, constants: list[Any]) -> str:
+        """Return name and parameters of an operation as text. Adds arrays to `constants`."""
         described = [
             f"{name}={self._value(value, constants)}"
             for name, value in sorted(step.params.items())
@@ -313,7 +355,10 @@ class _Tracer:
         return f"{step.primitive.name}[{' '.join(described)}]"
 
     def _value(self, value: Any, constants: list[Any]) -> str:
-        """Return a parameter as text. Functions in it are digests, their constants are added."""
+        """Return a parameter of an operation as text.
+
+        A function becomes its digest, an array the word "array". Arrays are added to `constants`.
+        """
         if isinstance(value, ClosedJaxpr | Jaxpr):
             text = self.closed(value) if isinstance(value, ClosedJaxpr) else self._function(value)
             constants += text.constants
@@ -333,11 +378,12 @@ class _Tracer:
 
 
 def _rounded(text: str) -> str:
+    """Return a text with its decimal numbers rounded to six digits."""
     return re.sub(r"-?\d+\.\d+(e[+-]?\d+)?", lambda found: f"{float(found[0]):.6g}", text)
 
 
 def _summary(constants: Iterable[Any]) -> list[float]:
-    """Return two numbers that change with any constant, to be compared with a tolerance."""
+    """Return two numbers that change with any constant. They are compared with a tolerance."""
     total, weighted, count = 0.0, 0.0, 0
     for constant in constants:
         if jnp.issubdtype(constant.dtype, jax.dtypes.prng_key):

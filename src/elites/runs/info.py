@@ -1,4 +1,4 @@
-"""A run in a few lines, from its files alone."""
+"""Describe a run in a few lines, from its files alone."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import contextlib
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import evaluation, logs, snapshots
+from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.directory import ENVIRONMENT, RESOLVED, RunDirectory
 from elites.words import duration
 
 
 def describe(run: RunDirectory) -> str:
+    """Return a description of a run as text of several lines, read from its files."""
     config = run.config()
     lines = [f"{run.path}: {config.algorithm} on {config.task}, {config.seeds} seed(s)", ""]
     if (run / RESOLVED).exists():
-        facts = directories.read_json(run / RESOLVED)
+        facts = directories.read_facts(run)
         lines += _rows(
             iterations=f"{facts['iterations']}, for {config.evaluations:,} evaluations",
             policy=f"{'-'.join(map(str, facts['policy_layers']))}, "
@@ -24,6 +25,8 @@ def describe(run: RunDirectory) -> str:
             archive=f"{config.hp.cells} cells",
         )
     lines += _rows(**_progress(run))
+    if missing := gaps.find(run):
+        lines += _rows(missing="; ".join(f"{gap.text} in {gap.path.name}" for gap in missing))
     kept = ", ".join(str(int(p.name)) for p in checkpoints.complete(run.checkpoints)) or "none yet"
     size = 0
     for name in run.files():
@@ -46,10 +49,12 @@ def describe(run: RunDirectory) -> str:
 
 
 def _rows(**facts: str) -> list[str]:
+    """Return lines of two columns: the name and the text of each entry."""
     return [f"{name:<16}{text}" for name, text in facts.items()]
 
 
 def _progress(run: RunDirectory) -> dict[str, str]:
+    """Return progress, QD-scores and coverages of a run's last iteration as texts by title."""
     table = logs.metrics(run)
     if not len(table.get("iteration", ())):
         return {"progress": "no iteration finished yet"}
@@ -63,6 +68,10 @@ def _progress(run: RunDirectory) -> dict[str, str]:
 
 
 def _machine(run: RunDirectory) -> dict[str, str]:
+    """Return machine, start time and command of a run as texts by title.
+
+    The texts come from environment.json. The dictionary is empty if that file is missing.
+    """
     if not (run / ENVIRONMENT).exists():
         return {}
     sessions = directories.read_json(run / ENVIRONMENT)
@@ -78,6 +87,7 @@ def _machine(run: RunDirectory) -> dict[str, str]:
 
 
 def _changed(config: configs.Config) -> list[str]:
+    """Return texts such as "hp.cells 256", one for each setting that differs from the paper's."""
     paper = configs.flat(configs.preset("paper", config.task))
     shown = configs.flat(config)
     names = [name for name in shown if name.startswith("hp.") or name == "evaluations"]

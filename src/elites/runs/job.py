@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from elites.runs.directory import (
     RunDirectory,
     TooLargeError,
 )
+from elites.tasks import checking
 from elites.tasks.task import Task
 from elites.training import Batched
 from elites.words import amount
@@ -32,20 +32,23 @@ from elites.words import amount
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """The algorithm of a configuration, and the names of its state's arrays on disk."""
+    """The algorithm that a configuration describes, ready to train, and its state's array names."""
 
     task: Task
     algorithm: Algorithm
     batched: Batched
     total: int
-    """Iterations of the run."""
+    """Number of iterations of the whole run."""
     shapes: Any
-    """Shapes and types of the state."""
+    """Training state with shapes and types in place of arrays."""
     names: tuple[str, ...]
-    """Names of the state's arrays, in order."""
+    """Names of the state's arrays on disk, in the order of the tree's leaves."""
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts that readers of a run need when they do not have its task."""
+        """Return the facts of a run by name: the entries of `resolved.json`.
+
+        Readers of a run need them when they do not have its task.
+        """
         algorithm, task = self.algorithm, self.task
         learner = algorithm.main_td3
         return {
@@ -61,8 +64,11 @@ class Job:
             "episode_descriptor": task.episode_descriptor,
             "deterministic": task.deterministic,
             "descriptor": task.descriptor_text,
+            "descriptor_names": tuple(axis.name for axis in task.descriptor_axes),
+            "descriptor_units": tuple(axis.unit for axis in task.descriptor_axes),
             "descriptor_low": task.descriptor_low,
             "descriptor_high": task.descriptor_high,
+            "descriptor_weights": algorithm.problem.weights,
             "origins": algorithm.origins,
             "offspring": dict(algorithm.offspring),
             "policy_layers": algorithm.policy.sizes,
@@ -75,47 +81,58 @@ class Job:
 
     @property
     def state_size(self) -> int:
+        """Size of the training state in bytes."""
         return training.size_in_bytes(self.shapes)
 
     @property
     def expected(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and type of each array of the training state, by name."""
         return shapes_by_name(self.shapes)
 
     def arrays(self, state) -> dict[str, np.ndarray]:
-        """Return a state as named arrays on the host, copied because its buffers are reused."""
+        """Return a training state as NumPy arrays by name.
+
+        The arrays are copies, because the buffers of the state are reused.
+        """
         return dict(zip(self.names, map(np.array, jax.tree.leaves(state)), strict=True))
 
     def parts(self, arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
-        """Split arrays into weights to deploy and the rest of the training state."""
+        """Return the arrays by file name: weights.npz for deployment, state.npz for the rest."""
         weights = {name: array for name, array in arrays.items() if is_weight(name)}
         rest = {name: array for name, array in arrays.items() if not is_weight(name)}
         return {WEIGHTS: weights, STATE: rest}
 
     def tree(self, arrays: Mapping[str, np.ndarray | None]):
-        """Return the state of named arrays. Arrays that are not needed may be None."""
+        """Return the training state that has the named arrays. Unneeded arrays may be None."""
         return jax.tree.unflatten(
             jax.tree.structure(self.shapes), [arrays[name] for name in self.names]
         )
 
     def reevaluate(self, state, keys) -> Reevaluation:
-        """Evaluate archive and actor again."""
+        """Evaluate archive and actor of a training state again and return the results.
+
+        `keys` are the random keys of the seeds.
+        """
         actors, keys = self.algorithm.actor(state), training.reevaluation_keys(keys)
         return jax.tree.map(np.asarray, self.batched.reevaluate(state.archive, actors, keys))
 
 
 def is_weight(name: str) -> bool:
-    """Return whether an array of the state is deployed: those of the archive, and the actors."""
+    """Return whether the state's array `name` is deployed: it is the archive's, or an actor."""
     return name.startswith("archive.") or (name.startswith("learners.") and name.endswith(".actor"))
 
 
 def build(config: Config, run: RunDirectory) -> Job:
-    """Build the algorithm of a configuration on the device that JAX chose."""
+    """Return the job of a configuration, on the device that JAX chose.
+
+    `run` is the run directory, in which GPU kernels are kept.
+    """
     task = tasks.make(config.task)
     return assemble(task, training.build(task, config.algorithm, hp=config.hp), config, run)
 
 
 def assemble(task: Task, algorithm: Algorithm, config: Config, run: RunDirectory) -> Job:
-    """Make a job of an algorithm that is already built."""
+    """Return the job of a task and an algorithm that are already built."""
     total = training.iterations_for(algorithm, config.evaluations)
     batched = training.Batched(algorithm, config.seeds, run.kernels)
     shapes = batched.shapes(training.seed_keys(config.seed_numbers))
@@ -123,7 +140,10 @@ def assemble(task: Task, algorithm: Algorithm, config: Config, run: RunDirectory
 
 
 def shapes_by_name(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return shapes and types of the arrays of a state, or of its shapes, by their names."""
+    """Return shape and type of each array of a training state, by the array's name.
+
+    `tree` is a state, or the shapes of one.
+    """
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): (tuple(leaf.shape), leaf.dtype.name)
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
@@ -131,8 +151,12 @@ def shapes_by_name(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def prepare(config: Config, run: RunDirectory) -> Job:
-    """Build a job for training, on the requested device, if its memory suffices."""
+    """Return the job of a configuration for training, on the device that it requests.
+
+    Raises a ValueError if the device is missing, or if its memory does not suffice.
+    """
     choose_device(config.device)
+    checking.check_own(tasks.make(config.task))
     job = build(config, run)
     task, robots = job.task, job.algorithm.padded_batch
     # A rollout's transitions exist twice: as they are recorded, and as they are stored.
@@ -148,7 +172,7 @@ def prepare(config: Config, run: RunDirectory) -> Job:
 
 
 def choose_device(wanted: str) -> None:
-    """Make JAX use the requested device, or raise if there is none."""
+    """Make JAX use the device `wanted`: auto, cpu or gpu. Raises a ValueError if it is missing."""
     if wanted == "cpu":
         jax.config.update("jax_platforms", "cpu")
     elif wanted == "gpu" and _backend() != "gpu":
@@ -160,6 +184,7 @@ def choose_device(wanted: str) -> None:
 
 
 def _backend() -> str:
+    """Return the name of JAX's default backend. Raises a ValueError if JAX finds no device."""
     try:
         return jax.default_backend()
     except RuntimeError as error:
@@ -179,6 +204,7 @@ def available_memory() -> int | None:
 
 
 def _host_memory() -> Iterator[int]:
+    """Yield the available memory of the machine in bytes, or nothing if it is unknown."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -186,6 +212,7 @@ def _host_memory() -> Iterator[int]:
 
 
 def _container_memory() -> Iterator[int]:
+    """Yield the free memory of the container in bytes, or nothing if it has no limit."""
     group = Path("/sys/fs/cgroup")
     with contextlib.suppress(OSError, ValueError):
         limit = int((group / "memory.max").read_text())
@@ -200,7 +227,10 @@ _LOWER = "--seeds, --hp.replay-size, --hp.batch-size or --hp.cells"
 
 
 def refuse_too_much(needed: int, config: Config) -> None:
-    """Raise if the memory does not suffice, and say which options to lower."""
+    """Raise a TooLargeError if a run that needs `needed` bytes does not fit in memory.
+
+    The seeds may be spread over several devices. The message names the options to lower.
+    """
     available = available_memory()
     needed //= training.devices_for(config.seeds)
     if available is not None and needed > available:
@@ -212,7 +242,10 @@ def refuse_too_much(needed: int, config: Config) -> None:
 
 @contextlib.contextmanager
 def memory_errors_explained() -> Iterator[None]:
-    """Replace out-of-memory errors of JAX by a message that names the options to lower."""
+    """Replace out-of-memory errors in the `with` block by an OutOfMemoryError.
+
+    Its message names the options to lower.
+    """
     try:
         yield
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
@@ -221,8 +254,3 @@ def memory_errors_explained() -> Iterator[None]:
         raise OutOfMemoryError(
             f"out of memory on {jax.default_backend()}. Lower {_LOWER}; what was saved is intact"
         ) from error
-
-
-def warn(text: str) -> None:
-    """Print a warning."""
-    print(f"elites: warning: {text}", file=sys.stderr, flush=True)

@@ -1,11 +1,14 @@
-"""Metrics on disk: a CSV table, and the same numbers as TensorBoard events.
+"""Write and read metrics: a CSV table, and the same numbers as TensorBoard events.
 
-A row of the table is one iteration of one seed. Rows are appended; a process that is killed may
-leave half a line at the end, which readers pass over. When a run resumes, rows after its checkpoint
-are dropped, so that no iteration appears twice.
+A row of the table is one iteration of one seed. Rows are appended. A killed process may leave an
+incomplete last line, which readers skip. When a run resumes, rows after its checkpoint are dropped,
+so that no iteration appears twice.
 
-TensorBoard reads files of records: length, checksum, a protocol-buffer message, checksum. The few
-message fields that scalars need are written here by hand.
+Readers find a row by its columns `iteration` and `seed`, never by its position, because a table
+that is older than the checkpoint has a gap (see `elites.runs.gaps`).
+
+A TensorBoard file is a sequence of records: length, checksum, protocol-buffer message, checksum.
+This module encodes the few message fields that scalars need.
 """
 
 from __future__ import annotations
@@ -20,13 +23,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from elites.runs.directory import METRICS, RunDirectory, RunError, flush, naming, write_text
+from elites.runs.directory import METRICS, RunDirectory, RunError, flush, path_in_errors, write_text
 
 # ------------------------------------------------------------------------------------------- CSV
 
 
 def text_of(value: Any) -> str:
-    """A number with as many digits as it has, and no more."""
+    """Return a value as text for a CSV file. A number can be read back from it exactly."""
     if isinstance(value, np.generic):
         value = (
             value.astype(np.float64) if value.dtype.kind == "f" and value.itemsize > 4 else value
@@ -35,63 +38,75 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-class _Growing:
-    """A file that is appended to; its errors name it."""
+class _AppendedFile:
+    """A file that is only appended to. Its error messages contain the path."""
 
     path: Path
     _file: IO[Any]
 
     def sync(self) -> None:
-        with naming(self.path):
+        """Flush the contents of the file to disk."""
+        with path_in_errors(self.path):
             flush(self._file)
 
     def close(self) -> None:
-        with naming(self.path):
+        """Close the file. Errors contain the path."""
+        with path_in_errors(self.path):
             self._file.close()
 
 
-class Table(_Growing):
-    """A CSV file that grows by rows."""
+class Table(_AppendedFile):
+    """A CSV file to which rows are appended, such as metrics.csv."""
 
     def __init__(self, path: Path, columns: Sequence[str], through: int | None = None):
-        """Start a table; or go on with one, keeping the rows up to iteration `through`."""
+        """Start a table at `path`. With `through`, continue one there after that iteration."""
         self.path, self.columns = path, list(columns)
         if through is not None and path.exists():
-            _keep_until(path, self.columns, through)
+            _drop_rows_after(path, self.columns, through)
         else:
             write_text(path, _line(self.columns))
         self._file = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append rows to the table. Each row maps the names of all columns to values."""
         text = "".join(_line([text_of(row[name]) for name in self.columns]) for row in rows)
-        with naming(self.path):
+        with path_in_errors(self.path):
             self._file.write(text)
             self._file.flush()
 
 
 def _line(cells: Sequence[str]) -> str:
+    """Return cells as one line of a CSV file, with its line break."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(cells)
     return buffer.getvalue()
 
 
-def _keep_until(path: Path, columns: Sequence[str], iteration: int) -> None:
+def _drop_rows_after(path: Path, columns: Sequence[str], iteration: int) -> None:
+    """Rewrite the table at a path without the rows after an iteration, and with all `columns`."""
     header, rows = _rows(path)
-    if header != list(columns):
+    # Earlier versions wrote fewer columns. The others become NaN.
+    if "iteration" not in header or header != [name for name in columns if name in header]:
         raise RunError(
             f"{path}: its columns are {', '.join(header) or 'none'}, this run writes "
-            f"{', '.join(columns)}. Move the file away to go on without it"
+            f"{', '.join(columns)}. Move the file away to continue without it"
         )
     place = header.index("iteration")
     kept = [row for row in rows if int(row[place]) <= iteration]
-    write_text(path, "".join(_line(row) for row in [header, *kept]))
+    kept.sort(key=lambda row: int(row[place]))
+    named = [dict(zip(header, row, strict=True)) for row in kept]
+    complete = [[row.get(name, "nan") for name in columns] for row in named]
+    write_text(path, "".join(_line(row) for row in [columns, *complete]))
 
 
 def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Header and complete rows; half a last line is passed over, any other damage is an error."""
+    """Return header and complete rows of the CSV file at a path, as lists of text.
+
+    An incomplete last line is skipped. Other damage raises a RunError.
+    """
     text = path.read_text(encoding="utf-8", errors="replace")
     lines = text.split("\n")
-    whole = lines[:-1]  # behind the last line break there is nothing, or half a line
+    whole = lines[:-1]  # after the last line break there is nothing, or an incomplete line
     if not whole:
         return [], []
     header, *rows = csv.reader(whole)
@@ -104,7 +119,10 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def read_table(path: Path) -> dict[str, np.ndarray]:
-    """A table by column. Numbers become numbers; half a last line is passed over."""
+    """Read a CSV file and return its columns as arrays [rows], by name.
+
+    Columns of numbers become floats, others stay text. An incomplete last line is skipped.
+    """
     header, rows = _rows(path)
     table = {}
     for i, name in enumerate(header):
@@ -117,40 +135,72 @@ def read_table(path: Path) -> dict[str, np.ndarray]:
 
 
 def metrics(run: RunDirectory) -> dict[str, np.ndarray]:
-    """The metrics of a run as columns [iterations, seeds]; none before there are any."""
+    """Return the columns of a run's metrics.csv as arrays [n, seeds], by name.
+
+    The dictionary is empty before the first iteration. A row is an iteration that `metrics.csv` has
+    for all seeds. Rows are in the order of iterations, but iterations may be missing. Compare runs
+    by the column `evaluations`, not by row.
+    """
     path = run / METRICS
-    return by_seed(read_table(path), run.config().seeds) if path.exists() else {}
+    return read_metrics(path, run.config().seeds) if path.exists() else {}
+
+
+def read_metrics(path: Path, seeds: int) -> dict[str, np.ndarray]:
+    """Read a CSV file of iterations and seeds and return its columns as arrays [n, seeds], by name.
+
+    Raises a RunError if the file is damaged or has more than `seeds` seeds.
+    """
+    table = read_table(path)
+    if not table:
+        return {}
+    for name in ("iteration", "seed"):
+        if name not in table or table[name].dtype.kind != "f":
+            raise RunError(f"{path}: damaged: it needs a column '{name}' of numbers")
+    found = len(np.unique(table["seed"]))
+    if found > seeds:
+        raise RunError(f"{path}: it has rows of {found} seeds, but the run has {seeds}")
+    return by_seed(table, seeds)
 
 
 def by_seed(table: Mapping[str, np.ndarray], seeds: int) -> dict[str, np.ndarray]:
-    """Columns [iterations, seeds] of a table whose rows are (iteration, seed), in that order.
+    """Return the columns [rows] of a table as arrays [n, seeds], by name.
 
-    An iteration that not all seeds have finished, at the end of a table that is being written, is
-    left out.
+    The table has columns `iteration` and `seed`. Both are sorted in the result. An iteration that
+    lacks a seed is left out. This happens at the end of a table that is being written, and where an
+    old copy of a table ended. If an iteration and seed has two rows, the later one counts.
     """
-    rows = len(next(iter(table.values()), ()))
-    whole = rows // seeds * seeds
-    return {name: column[:whole].reshape(-1, seeds) for name, column in table.items()}
+    if not table:
+        return {}
+    iterations, row = np.unique(table["iteration"], return_inverse=True)
+    numbers, column = np.unique(table["seed"], return_inverse=True)
+    places = np.full((len(iterations), max(seeds, len(numbers))), -1)
+    places[row, column] = np.arange(len(row))
+    whole = places[(places >= 0).all(axis=1)]
+    return {name: values[whole] for name, values in table.items()}
 
 
 # ----------------------------------------------------------------------------------- TensorBoard
 
 
-class Events(_Growing):
-    """A TensorBoard event file."""
+class Events(_AppendedFile):
+    """A TensorBoard event file to which scalars are appended."""
 
     def __init__(self, directory: Path, step: int):
-        """Begin at a step: what an earlier session logged beyond it is superseded."""
+        """Start a new event file in `directory`, for the steps after `step`.
+
+        TensorBoard discards later steps that an earlier session logged.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         taken = len(list(directory.iterdir()))
         now = time.time()
         self.path = directory / f"events.out.tfevents.{int(now):010d}.{taken:04d}"
         self._file = open(self.path, "xb")  # noqa: SIM115
         self._write(_double(1, now) + _bytes(3, b"brain.Event:2"))
-        # A session that starts at a step (message SessionLog, status START) purges later ones.
+        # The message SessionLog with status START makes TensorBoard discard later steps.
         self._write(_double(1, now) + _integer(2, step + 1) + _bytes(7, _integer(1, 1)))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write the values of a step, by tag, to the event file."""
         summary = b"".join(
             _bytes(1, _bytes(1, tag.encode()) + _float(2, float(value)))
             for tag, value in values.items()
@@ -158,12 +208,14 @@ class Events(_Growing):
         self._write(_double(1, time.time()) + _integer(2, step) + _bytes(5, summary))
 
     def _write(self, message: bytes) -> None:
+        """Append a message to the event file, with its length and checksums."""
         length = struct.pack("<Q", len(message))
-        with naming(self.path):
+        with path_in_errors(self.path):
             self._file.write(length + _masked_crc(length) + message + _masked_crc(message))
 
 
 def _varint(value: int) -> bytes:
+    """Return a non-negative integer in the variable-length encoding of protocol buffers."""
     parts = bytearray()
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)
@@ -172,22 +224,27 @@ def _varint(value: int) -> bytes:
 
 
 def _integer(field: int, value: int) -> bytes:
+    """Return the protocol-buffer encoding of an integer field with number `field`."""
     return _varint(field << 3) + _varint(value)
 
 
 def _double(field: int, value: float) -> bytes:
+    """Return the protocol-buffer encoding of a 64-bit float field with number `field`."""
     return _varint(field << 3 | 1) + struct.pack("<d", value)
 
 
 def _bytes(field: int, value: bytes) -> bytes:
+    """Return the protocol-buffer encoding of a bytes field with number `field`."""
     return _varint(field << 3 | 2) + _varint(len(value)) + value
 
 
 def _float(field: int, value: float) -> bytes:
+    """Return the protocol-buffer encoding of a 32-bit float field with number `field`."""
     return _varint(field << 3 | 5) + struct.pack("<f", value)
 
 
 def _crc_table() -> Iterator[int]:
+    """Yield the 256 entries of the lookup table for CRC-32C."""
     for byte in range(256):
         for _ in range(8):
             byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)  # Castagnoli's polynomial, reversed
@@ -198,6 +255,7 @@ _CRC = tuple(_crc_table())
 
 
 def crc32c(data: bytes) -> int:
+    """Return the CRC-32C checksum of `data` as a 32-bit integer."""
     value = 0xFFFFFFFF
     for byte in data:
         value = value >> 8 ^ _CRC[(value ^ byte) & 0xFF]
@@ -205,6 +263,9 @@ def crc32c(data: bytes) -> int:
 
 
 def _masked_crc(data: bytes) -> bytes:
-    """A checksum of a checksum would be zero; the format rotates and shifts it."""
+    """Return the four checksum bytes of a TensorBoard record.
+
+    The CRC-32C of `data` is rotated and offset, as the format requires.
+    """
     value = crc32c(data)
     return struct.pack("<I", ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF)

@@ -1,4 +1,4 @@
-"""How a session of training ended."""
+"""Outcome of a training session."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Where a run stands after a session."""
+    """Progress of a run after a training session: iterations, time, and how the session ended."""
 
     iteration: int
     total: int
-    """Iterations of the whole run."""
+    """Number of iterations of the whole run."""
     seconds: float
-    """Training time over all sessions."""
+    """Training time over all sessions, in seconds."""
     interrupted: bool
     already: bool = False
-    """The run was finished before, and nothing was done."""
+    """Whether the run was finished before the session, so that nothing was computed."""

@@ -16,7 +16,7 @@ import numpy as np
 from elites.core.algorithm import Metrics
 from elites.core.reevaluation import Reevaluation
 from elites.runs import checkpoint as checkpoints
-from elites.runs import snapshots
+from elites.runs import gaps, snapshots
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import METRICS, REACH, RunDirectory, RunError
@@ -25,14 +25,21 @@ from elites.runs.logs import Events, Table, read_table
 from elites.training import named
 from elites.training.progress import Progress
 
-REACH_COLUMNS = ("qd_score", "descriptor_error", "actor_qd_score", "actor_descriptor_error")
+REACH_COLUMNS = (
+    "qd_score",
+    "descriptor_error",
+    "actor_qd_score",
+    "actor_descriptor_error",
+    "actor_rebinned_qd_score",
+    "actor_rebinned_coverage",
+)
 
 
 class Recorder:
-    """Everything that a session writes: metrics, re-evaluations, checkpoints.
+    """Writes everything that a session records: metrics, re-evaluations and checkpoints.
 
-    The metrics of an iteration are written while the next one computes. Checkpoints are written by
-    a thread of their own.
+    The metrics of an iteration are written while the next one computes. A separate thread writes
+    the checkpoints.
     """
 
     def __init__(
@@ -43,26 +50,30 @@ class Recorder:
         last: Checkpoint | None,
         progress: Progress,
     ):
+        """Start recording. `last` is the checkpoint that the session continues from, if any."""
         self._run, self._config, self._job, self._progress = run, config, job, progress
         self._seconds_before = last.information.get("seconds", 0.0) if last else 0.0
         self._begun = time.perf_counter()
-        self._logs = Logs(run, config, job, through=last.iteration if last else None)
+        self._logs = Logs(run, config, job, last)
         self._saver = _Saver(run)
         self._pending: tuple[int, Metrics] | None = None
         self._last_saved = last.iteration if last else -1
 
     def seconds(self) -> float:
-        """Return the training time over all sessions."""
+        """Return the training time of the run over all sessions, in seconds."""
         return self._seconds_before + time.perf_counter() - self._begun
 
     def metrics(self, iteration: int, metrics: Metrics) -> None:
-        """Write the metrics of the iteration before, and keep these for the next call."""
+        """Write the metrics of the iteration before, and keep those given for the next call."""
         self._write_pending()
         self._saver.check()
         self._pending = (iteration, metrics)
 
     def _write_pending(self) -> None:
-        """Write the metrics that are not written yet, waiting for them if need be."""
+        """Write the metrics kept by `metrics`, waiting for the device if they are still computed.
+
+        Raises a RunError if a loss is not finite.
+        """
         if self._pending is None:
             return
         iteration, metrics = self._pending[0], named(self._pending[1])
@@ -79,17 +90,21 @@ class Recorder:
         )
 
     def reevaluation(self, iteration: int, again: Reevaluation) -> None:
-        """Write a row of re-evaluation."""
+        """Write the re-evaluation of archive and actor at an iteration to reach.csv."""
         self._write_pending()
         self._logs.reevaluation(iteration, again, self.seconds())
 
     def checkpoint(self, iteration: int, state: Any) -> None:
-        """Save a state, unless this iteration is saved already."""
+        """Save a training state as a checkpoint, unless its iteration is saved already."""
         self._write_pending()
         if self._last_saved == iteration:
             return
         self._logs.sync()
-        information = {"config": self._config.to_json(), "seconds": self.seconds()}
+        information = {
+            "config": self._config.to_json(),
+            "seconds": self.seconds(),
+            gaps.REEVALUATED: self._logs.reevaluations,
+        }
         self._saver.save(iteration, self._job.parts(self._job.arrays(state)), information)
         self._last_saved = iteration
 
@@ -99,15 +114,18 @@ class Recorder:
         self._progress.close()
 
     def say(self, text: str) -> None:
-        """Print a permanent line."""
+        """Print a permanent line above the progress display."""
         self._progress.say(text)
 
     def sync(self) -> None:
-        """Write the logs through to the disk."""
+        """Flush metrics.csv, reach.csv and the TensorBoard events to disk."""
         self._logs.sync()
 
     def close(self, failed: bool = False) -> None:
-        """Close all files. After a failure, an error here must not hide the first one."""
+        """Close all files of the session. If it `failed`, errors of closing are not raised.
+
+        They would hide the error that ended the session.
+        """
         self._progress.close()
         try:
             self._logs.close()
@@ -119,7 +137,10 @@ class Recorder:
 
 
 def _not_finite(number: int, metrics: Mapping[str, np.ndarray], config: Config) -> str | None:
-    """Return a message about a loss that is not finite, or None."""
+    """Return a message about the first loss that is not finite, or None if all are finite.
+
+    `metrics` are arrays [seeds] of the iteration `number`.
+    """
     for name, values in metrics.items():
         if not name.startswith(("critic_loss", "actor_loss")):
             continue
@@ -130,6 +151,7 @@ def _not_finite(number: int, metrics: Mapping[str, np.ndarray], config: Config) 
 
 
 def _last_good(run: RunDirectory) -> str:
+    """Return advice for a run whose loss diverged: its last checkpoint, and options to lower."""
     good = checkpoints.complete(run.checkpoints)
     kept = f"The last good checkpoint is {good[-1]}" if good else "No checkpoint was saved yet"
     return (
@@ -139,9 +161,9 @@ def _last_good(run: RunDirectory) -> str:
 
 
 class _Saver:
-    """Writes checkpoints while training continues: one at a time, in a thread of its own.
+    """Writes checkpoints of a run in a thread while training continues, one at a time.
 
-    The next call here raises the errors of that thread.
+    The next call of a method raises an error that occurred in the thread.
     """
 
     def __init__(self, run: RunDirectory):
@@ -150,46 +172,64 @@ class _Saver:
         self._writing: Future[None] | None = None
 
     def save(self, iteration: int, parts: Mapping[str, checkpoints.Arrays], information) -> None:
+        """Wait for the write in progress, then start to write a checkpoint in the thread."""
         self.wait()
         self._writing = self._pool.submit(self._write, iteration, parts, information)
 
     def _write(self, iteration: int, parts: Mapping[str, checkpoints.Arrays], information) -> None:
+        """Write the snapshot (archive without policies) and the checkpoint of an iteration."""
         # The snapshot comes first, so that every checkpoint has one.
         snapshots.write(self._run, iteration, parts[WEIGHTS])
         checkpoints.save(self._run.checkpoints, iteration, parts, information)
 
     def check(self) -> None:
-        """Raise the error of a finished write, without waiting for one in progress."""
+        """Raise the error of a finished write, without waiting for a write in progress."""
         if self._writing is not None and self._writing.done():
             self.wait()
 
     def wait(self) -> None:
+        """Wait for the write in progress, and raise its error if it failed."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
 
     def close(self) -> None:
+        """Wait for the write in progress, and end the thread."""
         self._pool.shutdown(wait=True)
 
 
 class Logs:
-    """The files that grow during training."""
+    """Writes the files that grow during training: metrics.csv, reach.csv and TensorBoard events."""
 
-    def __init__(self, run: RunDirectory, config: Config, job: Job, through: int | None):
+    def __init__(self, run: RunDirectory, config: Config, job: Job, last: Checkpoint | None):
+        """Open the files of a run. Rows after the checkpoint `last` are dropped.
+
+        Without a checkpoint, new files are started.
+        """
         self._run, self._config, self._job = run, config, job
-        self._through = through
+        self._through = through = last.iteration if last else None
         self._metrics: Table | None = None  # opened with the first metrics, which give its columns
         self._reach = Table(
             run / REACH, ("iteration", "seed", "evaluations", *REACH_COLUMNS, "seconds"), through
         )
-        self._reevaluated = set(read_table(run / REACH)["iteration"].astype(int))
+        self._reevaluated = {int(i) for i in read_table(run / REACH)["iteration"]}
+        lost = last.information.get(gaps.REEVALUATED, ()) if last else ()
+        self._ever_reevaluated = {*self._reevaluated, *lost}
         self._events = [
             Events(run.path / "events" / f"seed_{seed}", through or 0)
             for seed in config.seed_numbers
         ]
 
+    @property
+    def reevaluations(self) -> list[int]:
+        """Sorted iterations re-evaluated so far, including those whose rows were lost."""
+        return sorted(self._ever_reevaluated)
+
     def iteration(self, number: int, metrics: Mapping[str, np.ndarray], seconds: float) -> None:
-        """Write the metrics [seeds] of an iteration."""
+        """Write the metrics [seeds] of iteration `number` to metrics.csv and the events.
+
+        `seconds` is the training time so far.
+        """
         if self._metrics is None:
             columns = ("iteration", "seed", *metrics, "seconds")
             self._metrics = Table(self._run / METRICS, columns, self._through)
@@ -201,9 +241,14 @@ class Logs:
         self._metrics.append(rows)
 
     def reevaluation(self, number: int, again: Reevaluation, seconds: float) -> None:
+        """Write a re-evaluation at iteration `number` to reach.csv and the events.
+
+        Does nothing if reach.csv has rows of that iteration already.
+        """
         if number in self._reevaluated:
             return
         self._reevaluated.add(number)
+        self._ever_reevaluated.add(number)
         config, algorithm = self._config, self._job.algorithm
         spent = algorithm.initial_evaluations + number * algorithm.evaluations_per_iteration
         rows = []
@@ -215,12 +260,15 @@ class Logs:
         self._reach.append(rows)
 
     def _files(self) -> list[Any]:
+        """Return the open files: the tables, and the TensorBoard events of each seed."""
         return [f for f in (self._metrics, self._reach, *self._events) if f is not None]
 
     def sync(self) -> None:
+        """Flush all files to disk."""
         for file in self._files():
             file.sync()
 
     def close(self) -> None:
+        """Close all files."""
         for file in self._files():
             file.close()

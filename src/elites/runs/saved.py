@@ -6,43 +6,78 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from elites.core.algorithm import Algorithm
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
+from elites.runs import gaps, logs, unchanged
 from elites.runs import job as jobs
-from elites.runs import logs, unchanged
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory, RunError
 from elites.training import Run
+from elites.words import warn
 
 
 def load(path: Path | str, iteration: int | None = None) -> Run:
-    """Load the run in a directory, from its last checkpoint or from a given iteration's."""
-    return load_checkpoint(directories.existing(Path(path)), iteration)[0]
+    """Load the run in a directory and return it as a `Run`, without its training state.
+
+    `iteration` selects a checkpoint, by default the newest. The metrics have a row for every
+    iteration. Where `metrics.csv` lacks one, for example because an old copy was restored, its row
+    is NaN except for `evaluations`, and a warning says so.
+    """
+    run = directories.existing(Path(path))
+    found, iteration = load_checkpoint(run, iteration)
+    for gap in gaps.find(run):
+        warn(f"{gap.path} lacks rows of {gap.text}")
+    return found
 
 
 def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Run, int]:
-    """Load a run. Also returns the iteration of its checkpoint."""
+    """Load a run from a checkpoint and return the `Run` and the checkpoint's iteration.
+
+    `iteration` selects the checkpoint, by default the newest.
+    """
     found, iteration = Reader(run).load(iteration)
-    metrics = {
-        name: values
-        for name, values in logs.metrics(run).items()
-        if name not in ("iteration", "seed")
-    }
+    metrics = _every_iteration(logs.metrics(run), iteration, found.algorithm)
     return dataclasses.replace(found, metrics=metrics), iteration
 
 
+def _every_iteration(
+    table: Mapping[str, np.ndarray], through: int, algorithm: Algorithm
+) -> dict[str, np.ndarray]:
+    """Return metrics [iterations, seeds] by name, with a row for every iteration up to `through`.
+
+    `table` are the columns of metrics.csv. Rows that it lacks are NaN except for `evaluations`.
+    """
+    have = table.get("iteration", np.zeros((0, 0)))
+    if not len(have):
+        return {}
+    rows = have[:, 0].astype(int) - 1
+    count = max(through, rows[-1] + 1)
+    result = {}
+    for name in table:
+        if name not in ("iteration", "seed"):
+            result[name] = np.full((count, have.shape[1]), np.nan)
+            result[name][rows] = table[name]
+    missing = np.setdiff1d(np.arange(count), rows)
+    spent = algorithm.initial_evaluations + algorithm.evaluations_per_iteration * (missing + 1)
+    result["evaluations"][missing] = spent[:, None]
+    return result
+
+
 class Reader:
-    """Reads checkpoints of one run. Their expected contents are determined once."""
+    """Reads checkpoints of one run. The expected shapes are determined once, for all of them."""
 
     def __init__(self, run: RunDirectory):
+        """Build the algorithm of a run. Raises a ValueError if the run does not fit its task."""
         self._run, self._config = run, run.config().check()
         self._job = jobs.build(self._config, run)
         unchanged.check_loaded(run, self._job)
@@ -50,10 +85,13 @@ class Reader:
         self._expected = {name: what for name, what in expected if jobs.is_weight(name)}
 
     def load(self, iteration: int | None = None) -> tuple[Run, int]:
-        """Load the run, without metrics, at an iteration or at the newest readable one."""
+        """Return the run without metrics at a checkpoint, and the checkpoint's iteration.
+
+        Without `iteration`, the newest readable checkpoint is used.
+        """
         run = self._run
         if iteration is None:
-            found = checkpoints.newest(run.checkpoints, self._read, jobs.warn)
+            found = checkpoints.newest(run.checkpoints, self._read, warn)
             if found is None:
                 raise RunError(
                     f"{run.path} has no checkpoint yet: wait for the first, or go on with "
@@ -76,10 +114,11 @@ class Reader:
         return loaded, found.iteration
 
     def _read(self, place: Path) -> Checkpoint:
+        """Return the checkpoint at a path, with its weights only."""
         return checkpoints.load(place, (WEIGHTS,), self._expected)
 
 
 def of_state(config: Config, algorithm: Algorithm, state: Any) -> Run:
-    """Return a run for a state that is in memory."""
+    """Return the results of a run as a `Run`, from a training state in memory."""
     archives, actors = jax.tree.map(jnp.asarray, state.archive), algorithm.actor(state)
     return Run(algorithm, tuple(config.seed_numbers), archives, actors, {}, state)

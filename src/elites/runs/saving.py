@@ -32,7 +32,7 @@ from elites.training.results import Source
 def save(
     run: Run, directory: Path | str, *, task: str | None = None, algorithm: str | None = None
 ) -> Path:
-    """Write a run of `elites.train` as a run directory and return its path.
+    """Write a run of `elites.train` as a run directory and return the directory's path.
 
     Every command accepts the directory. `elites resume` continues to the bits that a longer
     training would have reached. Nothing that exists is overwritten.
@@ -66,7 +66,10 @@ def save(
 def _rebuilt(
     run: Run, source: Source, task: str | None, algorithm: str | None
 ) -> tuple[Job, Config]:
-    """Return the run's job, and the configuration from which another process builds it again."""
+    """Return the run's job, and the configuration from which another process builds that job again.
+
+    `source` is what the run was trained from. `task` and `algorithm` are names given to `save`.
+    """
     given_task, given_algorithm = task or source.given_task, algorithm or source.given_algorithm
     if given_task is None or given_algorithm is None:
         raise ValueError(
@@ -94,7 +97,7 @@ def _rebuilt(
 
 
 def _refuse_another(run: Run, source: Source, job: Job, config: Config) -> None:
-    """Raise a ValueError if names that were given to `save` stand for another run than this."""
+    """Raise a ValueError if the names given to `save` build another run than the given one."""
     now, before = job.algorithm, run.algorithm
     differing = [
         f"{what} is {theirs}, not {ours}"
@@ -119,7 +122,7 @@ def _refuse_another(run: Run, source: Source, job: Job, config: Config) -> None:
 
 
 def _write(run: Run, config: Config, job: Job, place: RunDirectory) -> None:
-    """Write all files of the run."""
+    """Write all files of a run to the run directory `place`."""
     metrics = dict(run.metrics)
     seconds = metrics.pop("seconds")[:, 0]
     iteration = len(seconds)
@@ -127,7 +130,7 @@ def _write(run: Run, config: Config, job: Job, place: RunDirectory) -> None:
     facts = job.facts() | {unchanged.FINGERPRINT: unchanged.fingerprint(config, job)}
     directories.write_json(place / RESOLVED, facts)
     directories.record_session(place, "elites.train(...) in Python, and save")
-    logs = Logs(place, config, job, through=None)
+    logs = Logs(place, config, job, None)
     for i in range(iteration):
         logs.iteration(i + 1, {name: values[i] for name, values in metrics.items()}, seconds[i])
     logs.sync()

@@ -21,9 +21,10 @@ from elites.runs.outcome import Outcome
 def start(
     path: Path, config: Config, go_on: bool = False, accept_changed_task: bool = False
 ) -> Outcome:
-    """Start a new run. With `go_on`, continue an existing run if it has the same configuration.
+    """Start a new run in the directory `path`, train it, and return its `Outcome`.
 
-    With `accept_changed_task`, continue it even if its task or algorithm changed meanwhile.
+    With `go_on`, continue an existing run if it has the same configuration. With
+    `accept_changed_task`, continue it even if its task or algorithm changed meanwhile.
     """
     config = config.check().absolute()
     run = RunDirectory(path)
@@ -37,15 +38,21 @@ def start(
 
 
 def resume(path: Path, accept_changed_task: bool = False, **changes: Any) -> Outcome:
-    """Continue a run. `changes` are new values for fields that do not affect its results.
+    """Continue the run in the directory `path`, and return its `Outcome`.
 
-    With `accept_changed_task`, continue it even if its task or algorithm changed meanwhile.
+    `changes` are new values for fields that do not affect its results. With `accept_changed_task`,
+    continue the run even if its task or algorithm changed meanwhile.
     """
     directories.existing(path)
     return _continue(path, lambda saved: dataclasses.replace(saved, **changes), accept_changed_task)
 
 
 def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_task: bool) -> Outcome:
+    """Continue the run at a path from its last checkpoint, and return its `Outcome`.
+
+    `wanted` maps the saved configuration to the requested one. Raises a ValueError if the two
+    differ in a field that affects the results.
+    """
     saved = RunDirectory(path).config()
     config = wanted(saved).check()
     differing = configs.differences(saved, config)
@@ -63,6 +70,7 @@ def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_tas
 def _train(
     run: RunDirectory, config: Config, fresh: bool, accept_changed_task: bool = False
 ) -> Outcome:
+    """Train in a directory that this process has locked, and return the `Outcome`. Loads JAX."""
     from elites.runs import trainer
 
     return trainer.train(run, config, fresh, accept_changed_task)

@@ -1,87 +1,152 @@
-"""A run as one file, to hand on or to put away: a zip that holds nothing but plain files.
+"""Pack a run into a zip file, and unpack it.
 
-Unpacking trusts nothing: a name that leads outside, a link, a file twice, or more bytes than the
-directory of the zip declares are refused before anything is put in place.
+Unpacking trusts nothing. It refuses names outside of the run, links, duplicate files, and more
+bytes than allowed. It then leaves no files behind.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import stat
+import tempfile
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs.directory import RunDirectory, RunError, naming
+from elites.runs.directory import RunDirectory, RunError, path_in_errors
 
-# What a run consists of. Nothing else travels: least of all code.
+# The files of a run. No other file is packed or unpacked, and no code.
 _LAYOUT = re.compile(
     r"(config|resolved|environment)\.json|(metrics|reach)\.csv|summary\.md"
     r"|events/seed_\d+/events\.out\.tfevents\.[\d.]+"
     r"|checkpoints/\d{9}/(weights\.npz|state\.npz|manifest\.json)|snapshots/\d{9}\.npz"
     r"|evaluation(_\d{9})?/(metrics|cells)\.csv|figures/[a-z_]+\.(png|pdf)|kernels/[\w.-]+"
 )
-_MOST = 10**12  # bytes that an unpacked run may have
+MAX_SIZE = 1.0
+"""Default limit for the unpacked size of a run, in gigabytes."""
+_MAX_RATIO = 20  # a run of any size may unpack to this many times the size of its zip
 
 
 def belongs_to_a_run(name: str) -> bool:
-    """Whether a path inside a run's directory is that of one of its files."""
+    """Return whether `name`, a path inside a run directory, is one of a run's files."""
     return bool(_LAYOUT.fullmatch(name))
 
 
 def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
-    """Write a run to a zip: its size in bytes. Without the training state it cannot be resumed."""
+    """Write a run to the zip file `output` and return the size of that file in bytes.
+
+    Without the training state, the run can be read but not resumed.
+    """
     if output.exists():
         raise ValueError(f"{output} exists already. Choose another --output")
-    # A run that is being written has files that change under the reader.
+    # Locked, because files of a running training would change while they are read.
     with (
         directories.locked(run.path),
         directories.replacing(output) as temporary,
-        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file,
+        zipfile.ZipFile(temporary, "x", zipfile.ZIP_DEFLATED) as file,
     ):
         for name in run.files():
             left_out = name.endswith(f"/{checkpoints.STATE}") and not training_state
-            if belongs_to_a_run(name) and (run / name).is_file() and not left_out:
+            plain = stat.S_ISREG((run / name).lstat().st_mode)
+            if belongs_to_a_run(name) and plain and not left_out:
                 file.write(run / name, name)
     return output.stat().st_size
 
 
-def unpack(source: Path, output: Path) -> RunDirectory:
-    """Make a run directory of a zip, or refuse it and leave nothing behind."""
+def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirectory:
+    """Unpack the zip file `source` to `output` and return the run directory.
+
+    `max_size` limits the unpacked size, in gigabytes. On failure, no files are left behind.
+    """
     directories.refuse_existing(output)
     if not source.is_file():
         raise ValueError(f"{source}: no such file")
-    temporary = output.with_name(f".{output.name}.unpacking")
+    if not max_size > 0:
+        raise ValueError(f"--max-size must be above 0, got {max_size:g}")
+    parent = Path(os.path.abspath(output)).parent
+    parent.mkdir(parents=True, exist_ok=True)
+    # Each process has its own directory, because two may unpack at the same time.
+    temporary = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=parent))
     try:
         with zipfile.ZipFile(source) as file:
             members = [info for info in file.infolist() if not info.is_dir()]
             _refuse_unsafe(source, members)
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir(parents=True)
+            _refuse_large(source, members, max_size, parent)
             for info in members:
-                target = temporary / PurePosixPath(info.filename)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with naming(target), file.open(info) as inside, open(target, "xb") as outside:
-                    shutil.copyfileobj(inside, outside)
+                _extract(source, file, info, temporary / PurePosixPath(info.filename))
         if not RunDirectory(temporary).exists():
             raise RunError(f"{source}: not a run, it has no {directories.CONFIG}")
         RunDirectory(temporary).config()
         last = checkpoints.complete(temporary / "checkpoints")
         if last:
             (temporary / "checkpoints" / "last").symlink_to(last[-1].name)
-        if output.exists():
-            output.rmdir()
-        temporary.rename(output)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        _put_in_place(temporary, output)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
         raise RunError(f"{source}: not a zip file that can be read: {error}") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return RunDirectory(output)
 
 
+def _extract(source: Path, file: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) -> None:
+    """Write one file of a zip to `target`. Raises a RunError if it is longer than it declares."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    left = info.file_size
+    with path_in_errors(target), file.open(info) as inside, open(target, "xb") as outside:
+        while block := inside.read(1 << 20):
+            left -= len(block)
+            if left < 0:
+                raise RunError(f"{source}: refused, '{info.filename}' is longer than it declares")
+            outside.write(block)
+
+
+def _put_in_place(temporary: Path, output: Path) -> None:
+    """Move an unpacked run to the directory `output`, which may exist if it is empty."""
+    if not output.exists():
+        temporary.chmod(0o777 & ~_umask())
+        try:
+            temporary.rename(output)
+            return
+        except OSError:
+            if not output.exists():
+                raise
+    with directories.locked(output):
+        directories.refuse_existing(output)  # another process may have unpacked there meanwhile
+        # The configuration makes a directory a run, so it comes last.
+        for entry in sorted(temporary.iterdir(), key=lambda p: p.name == directories.CONFIG):
+            entry.rename(output / entry.name)
+
+
+def _umask() -> int:
+    """Return the file mode creation mask of the process."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _refuse_large(
+    source: Path, members: list[zipfile.ZipInfo], max_size: float, parent: Path
+) -> None:
+    """Raise a RunError if a zip file declares more bytes than allowed, or than the disk has."""
+    total = sum(info.file_size for info in members)
+    allowed = max(max_size * 1e9, _MAX_RATIO * source.stat().st_size)
+    if total > allowed:
+        raise RunError(
+            f"{source}: refused, {source.stat().st_size / 1e6:,.1f} MB would unpack to "
+            f"{total / 1e9:,.2f} GB. If you trust it, allow that with --max-size {total / 1e9:.2f}"
+        )
+    if total > (free := shutil.disk_usage(parent).free):
+        raise RunError(
+            f"{source}: needs {total / 1e9:,.2f} GB, but {parent} has {free / 1e9:,.2f} GB free"
+        )
+
+
 def _refuse_unsafe(source: Path, members: list[zipfile.ZipInfo]) -> None:
+    """Raise a RunError if a zip file contains anything but plain files of a run, each once."""
     seen: set[str] = set()
     for info in members:
         name = info.filename
@@ -92,9 +157,7 @@ def _refuse_unsafe(source: Path, members: list[zipfile.ZipInfo]) -> None:
         if kind not in (0, stat.S_IFREG):
             raise RunError(f"{source}: refused, '{name}' is a link or a device, not a plain file")
         if not belongs_to_a_run(name):
-            raise RunError(f"{source}: refused, '{name}' is no file of a run")
+            raise RunError(f"{source}: refused, '{name}' is not a file of a run")
         if name in seen:
             raise RunError(f"{source}: refused, it holds '{name}' twice")
         seen.add(name)
-    if sum(info.file_size for info in members) > _MOST:
-        raise RunError(f"{source}: refused, it claims to hold more than {_MOST:,} bytes")

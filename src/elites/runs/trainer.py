@@ -18,11 +18,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import evaluation, saved, snapshots, unchanged
+from elites.runs import evaluation, gaps, saved, snapshots, unchanged
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import (
@@ -35,7 +36,6 @@ from elites.runs.job import (
     memory_errors_explained,
     prepare,
     refuse_too_much,
-    warn,
 )
 from elites.runs.outcome import Outcome
 from elites.runs.recording import Recorder
@@ -43,7 +43,10 @@ from elites.runs.signals import Signals
 from elites.runs.unchanged import Comparison
 from elites.training import iteration_keys, seed_keys
 from elites.training.progress import Progress
-from elites.words import amount, counted, duration
+from elites.words import amount, counted, duration, warn
+
+LONG = 200_000_000
+"""Environment steps of a seed from which a run is announced as long on a CPU."""
 
 # ---------------------------------------------------------------------------------------- the loop
 
@@ -51,17 +54,27 @@ from elites.words import amount, counted, duration
 def train(
     run: RunDirectory, config: Config, fresh: bool, accept_changed_task: bool = False
 ) -> Outcome:
-    """Train in a directory that this process has locked, from its newest checkpoint or `fresh`."""
+    """Train in a run directory that this process has locked, and return the `Outcome`.
+
+    Starts anew if `fresh`, otherwise continues from the newest checkpoint. With
+    `accept_changed_task`, continues even if the task or the algorithm changed.
+    """
     with memory_errors_explained():
         job = prepare(config, run)
         last, compared = None, Comparison([], None)
         if not fresh:
             compared = unchanged.check_resumed(run, config, job, accept_changed_task)
             last = _newest(run, config, job)
+            if last:
+                _warn_of_gaps(run, last.iteration)
+                # The end of a finished run was re-evaluated after its checkpoint.
+                last.information[gaps.REEVALUATED] = gaps.reevaluated(run, last.iteration)
         if last and last.iteration >= job.total and _is_finished(run, last.iteration):
             seconds = last.information.get("seconds", 0.0)
             return Outcome(last.iteration, job.total, seconds, interrupted=False, already=True)
         _prepare_directory(run, config, job, compared)
+        if fresh and (note := _note_on_length(config, job)):
+            Progress(job.total).say(note)
         try:
             with Signals() as signals:
                 return _loop(run, config, job, last, signals)
@@ -74,7 +87,11 @@ def train(
 
 
 def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Comparison) -> None:
-    """Write what the run is, and remove what a killed process left behind."""
+    """Write config.json, resolved.json and environment.json of a run.
+
+    Also removes leftovers of a killed process. `compared` is the comparison of a resumed run with
+    its recorded task and algorithm.
+    """
     fingerprint = compared.fingerprint or unchanged.fingerprint(config, job)
     facts = job.facts() | {unchanged.FINGERPRINT: fingerprint}
     directories.write_json(run / directories.CONFIG, config.to_json())
@@ -84,14 +101,12 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Co
     # A summary marks a run as finished, which it no longer is.
     (run / directories.SUMMARY).unlink(missing_ok=True)
     checkpoints.sweep(run.checkpoints)
-    for left in run.snapshots.glob(".*"):  # temporary files of a killed process
-        left.unlink()
-    for folder in (run.path, run.evaluation, run.figures):
+    for folder in (run.path, run.snapshots, run.evaluation, run.figures):
         directories.sweep(folder)
 
 
 def _is_finished(run: RunDirectory, iteration: int) -> bool:
-    """Return whether the tables and the summary of the last iteration are written."""
+    """Return whether evaluation tables and summary of a run are written for the last iteration."""
     return (
         evaluation.iteration_of(run.evaluation) == iteration
         and (run / directories.SUMMARY).exists()
@@ -101,7 +116,10 @@ def _is_finished(run: RunDirectory, iteration: int) -> bool:
 def _loop(
     run: RunDirectory, config: Config, job: Job, last: Checkpoint | None, signals: Signals
 ) -> Outcome:
-    """Compile, then iterate until the budget is spent or a signal arrives."""
+    """Train until the budget is spent or a signal arrives, and return the `Outcome`.
+
+    Starts from the checkpoint `last`, or anew if it is None.
+    """
     iteration = last.iteration if last else 0
     progress = Progress(job.total, iteration)
     progress.say(_opening(run, config, job, iteration))
@@ -126,6 +144,7 @@ def _loop(
         outcome = Outcome(iteration, job.total, record.seconds(), interrupted)
         if not interrupted:
             _finish(run, config, job, state, keys, record, outcome)
+            _refuse_empty(run, job, state)
     except BaseException:
         record.close(failed=True)
         raise
@@ -133,10 +152,23 @@ def _loop(
     return outcome
 
 
+def _refuse_empty(run: RunDirectory, job: Job, state: Any) -> None:
+    """Raise a RunError if the archives of all seeds are empty, because no policy was valid."""
+    if not np.isfinite(np.asarray(state.archive.fitness)).any():
+        raise RunError(
+            f"{run.path}: the archive is empty, because every evaluation was rejected: no policy "
+            "had a finite fitness and descriptor. Check the task with "
+            "'elites tasks TASK --check', and its rewards until the end of an episode"
+        )
+
+
 def _compile_and_start(
     config: Config, job: Job, last: Checkpoint | None, keys: jax.Array, progress: Progress
 ) -> Any:
-    """Compile an iteration and return the state to continue from."""
+    """Compile an iteration and return the training state to continue from.
+
+    It is the state of the checkpoint `last`, or a new one. `keys` are the random keys of the seeds.
+    """
     try:
         with progress.compiling():
             refuse_too_much(job.batched.compile(job.shapes, keys), config)
@@ -150,13 +182,27 @@ def _compile_and_start(
 
 
 def _opening(run: RunDirectory, config: Config, job: Job, iteration: int) -> str:
-    """Return the line that a session begins with."""
+    """Return the line of text that a training session begins with."""
     device = jax.devices()[0]
     whence = f"resumed at iteration {iteration} of" if iteration else "in"
     return (
         f"{job.algorithm.name} on {job.algorithm.problem.name}, {counted(config.seeds, 'seed')}, "
         f"{whence} {job.total} iterations, on {device.platform} ({device.device_kind}), "
         f"{amount(job.state_size)} of state; {run.path}"
+    )
+
+
+def _note_on_length(config: Config, job: Job) -> str | None:
+    """Return a line about how long a run takes on a CPU, or None if it is short or on a GPU."""
+    steps = config.evaluations * job.task.episode_length
+    if jax.default_backend() != "cpu" or steps < LONG:
+        return None
+    paper, demo = (configs.preset(name, config.task) for name in ("paper", "demo"))
+    is_paper = (config.hp, config.evaluations) == (paper.hp, paper.evaluations)
+    what = "the paper's full experiment" if is_paper and ":" not in config.task else "a long run"
+    return (
+        f"note: this is {what} ({config.evaluations:,} evaluations). On a CPU it can take many "
+        f"hours or days. For a first look, use --preset demo ({demo.evaluations:,} evaluations)"
     )
 
 
@@ -186,9 +232,14 @@ def _finish(
 
 
 def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
-    """Return the newest usable checkpoint of this run. Damaged ones are set aside."""
+    """Return the newest usable checkpoint of a run with its arrays, or None if there is none.
+
+    Damaged checkpoints after it are renamed and kept. Raises an UnsuitableError if a checkpoint
+    belongs to another configuration.
+    """
 
     def read(path: Path) -> Checkpoint:
+        """Return the checkpoint at a path with all of its arrays."""
         manifest = checkpoints.read_manifest(path)
         try:
             made_by = Config.from_json(manifest["information"].get("config"), str(path))
@@ -210,10 +261,24 @@ def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
     return found
 
 
+def _warn_of_gaps(run: RunDirectory, through: int) -> None:
+    """Warn of tables of a run that lack iterations up to `through`.
+
+    `through` is the iteration of the checkpoint that the run continues from.
+    """
+    for gap in gaps.find(run, through):
+        warn(
+            f"{gap.path} lacks rows of {gap.text}, although the checkpoint is of iteration "
+            f"{through}: curves will have a gap there. If another copy of the file has these rows, "
+            "add them to it"
+        )
+
+
 # ----------------------------------------------------------------------------------------- summary
 
 
 def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome) -> None:
+    """Write `summary.md` of a run. The file also marks the run as finished."""
     algorithm = job.algorithm
     problem = algorithm.problem
     layers = "-".join(map(str, algorithm.policy.sizes))

@@ -15,32 +15,41 @@ from elites import references, training
 from elites.runs import fingerprints
 from elites.runs.config import Config
 from elites.runs.directory import RESOLVED, RunDirectory, RunError, read_json
-from elites.runs.job import Job, warn
+from elites.runs.job import Job
+from elites.words import warn
 
 FINGERPRINT = "fingerprint"
 ACCEPT = "--accept-changed-task"
 _ACCEPTABLE = (
-    "task", "algorithm", "episode_length", "episode_descriptor", "deterministic", "descriptor",
+    "task", "algorithm", "episode_length", "episode_descriptor", "deterministic",
     "lengthscale", "offspring",
 )  # fmt: skip
 """Facts that may change if the user accepts it. With the others, the saved arrays do not fit."""
-_READABLE = ("iterations", "state_bytes", "descriptor", "lengthscale", "offspring")
+_DESCRIPTIONS = ("descriptor", "descriptor_names", "descriptor_units")
+"""Facts that only describe the descriptor. A run continues if its task is described differently."""
+_READABLE = (
+    "iterations", "state_bytes", "descriptor_weights", "lengthscale", "offspring", *_DESCRIPTIONS,
+)  # fmt: skip
 """Facts that may change before a run is loaded: the budget, texts, and what concerns training."""
 
 
 class Comparison(NamedTuple):
-    """Result of comparing a run that is to be resumed."""
+    """Result of comparing a run that is to be resumed with its recorded task and algorithm."""
 
     accepted: list[str]
-    """Changes that the user accepts."""
+    """Sentences about the changes that the user accepts."""
     fingerprint: dict[str, Any] | None
-    """The recorded fingerprint, or None if it has to be recorded anew."""
+    """The recorded fingerprints (digests of traced code), or None if they must be recorded anew."""
 
 
 def check_resumed(run: RunDirectory, config: Config, job: Job, accept: bool) -> Comparison:
-    """Raise a ValueError if the task or the algorithm changed, unless the user accepts it."""
+    """Compare a run that is to be resumed with its recorded task and algorithm; return the result.
+
+    Raises a ValueError if something changed, unless `accept` is true and the saved arrays still
+    fit.
+    """
     before = _recorded(run)
-    facts = _changed_facts(before, job, but=("iterations",))
+    facts = _changed_facts(before, job, but=("iterations", "state_bytes", *_DESCRIPTIONS))
     recorded = _fingerprint(before)
     changes = [*facts.values(), *_changed_code(recorded, config, job)]
     acceptable = set(facts) <= set(_ACCEPTABLE)
@@ -56,7 +65,7 @@ def check_resumed(run: RunDirectory, config: Config, job: Job, accept: bool) -> 
 
 
 def check_loaded(run: RunDirectory, job: Job) -> None:
-    """Raise a ValueError if the run cannot be read with its task; warn if the task changed."""
+    """Raise a ValueError if the run cannot be read with its task. Warns if the task changed."""
     before = _recorded(run)
     facts = _changed_facts(before, job, but=_READABLE)
     if facts:
@@ -74,7 +83,10 @@ def check_loaded(run: RunDirectory, job: Job) -> None:
 
 
 def fingerprint(config: Config, job: Job) -> dict[str, Any]:
-    """Return the fingerprints of a run's task and, if it is the user's own, of its algorithm."""
+    """Return the fingerprints (digests of traced code) of a run, keyed `task` and `algorithm`.
+
+    The algorithm is included only if it is the user's own, given as FILE.py:FUNCTION.
+    """
     found = {"task": fingerprints.of_task(job.task)}
     if references.is_reference(config.algorithm):
         found["algorithm"] = _of_algorithm(config, job)
@@ -82,6 +94,7 @@ def fingerprint(config: Config, job: Job) -> dict[str, Any]:
 
 
 def _of_algorithm(config: Config, job: Job) -> dict[str, Any] | None:
+    """Return the fingerprint of a run's algorithm, or None if the algorithm cannot be traced."""
     try:
         keys = training.seed_keys(config.seed_numbers)
         return fingerprints.of_algorithm(job.batched, job.shapes, keys)
@@ -90,6 +103,10 @@ def _of_algorithm(config: Config, job: Job) -> dict[str, Any] | None:
 
 
 def _changed_code(recorded: Mapping[str, Any], config: Config, job: Job) -> list[str]:
+    """Return sentences about what changed in task and algorithm since their fingerprints.
+
+    `recorded` are the fingerprints by name.
+    """
     changes = []
     if "task" in recorded:
         changes += fingerprints.task_changes(recorded["task"], job.task)
@@ -100,7 +117,7 @@ def _changed_code(recorded: Mapping[str, Any], config: Config, job: Job) -> list
 
 
 def _recorded(run: RunDirectory) -> dict[str, Any]:
-    """Return what a run says about its task and algorithm; nothing if it says nothing yet."""
+    """Return the facts of a run, the entries of resolved.json. Empty if the file is missing."""
     path = run / RESOLVED
     if not path.exists():
         return {}
@@ -111,7 +128,11 @@ def _recorded(run: RunDirectory) -> dict[str, Any]:
 
 
 def _fingerprint(before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recorded fingerprints by name. A run of an older version has none."""
+    """Return the recorded digests of code, keyed `task` and `algorithm`.
+
+    `before` are the contents of `resolved.json`. Returns an empty dictionary for runs of older
+    versions, which recorded none.
+    """
     recorded = before.get(FINGERPRINT)
     if not isinstance(recorded, dict):
         return {}
@@ -119,8 +140,13 @@ def _fingerprint(before: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed_facts(before: Mapping[str, Any], job: Job, but: Collection[str]) -> dict[str, str]:
-    """Return sentences about facts that changed, by the name of the fact."""
+    """Return sentences about facts (entries of resolved.json) that changed, by the fact's name.
+
+    `before` are the recorded facts. Facts named in `but` are ignored.
+    """
     now = json.loads(json.dumps(job.facts()))
+    if before:  # runs that do not say how they weighted axes measured distances in task units
+        before = {"descriptor_weights": [1.0] * job.task.descriptor_size, **before}
     return {
         name: f"{name} was {before[name]}, is {value}"
         for name, value in now.items()

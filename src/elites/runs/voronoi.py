@@ -1,4 +1,4 @@
-"""Voronoi cells of points in a box, as polygons: the cells of an archive, for drawing."""
+"""Compute the Voronoi cells of points in a box as polygons, to draw the cells of an archive."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ import numpy as np
 
 
 def polygons(points: np.ndarray, low: Sequence[float], high: Sequence[float]) -> list[np.ndarray]:
-    """The corners [k, 2] of each point's cell within the box, counter-clockwise.
+    """Return the Voronoi cell of each point [n, 2] within the box, as corners [k, 2].
 
-    A cell is the box, cut by the half-plane nearer to its point than to another, for every other
-    point that is near enough to matter.
+    `low` and `high` are the corners of the box. The corners of a cell are counter-clockwise. As in
+    the archive, distances are relative to the sides of the box. A cell is the intersection of the
+    box with half-planes: for every other point, the half-plane that is closer to the cell's own
+    point.
     """
-    points = np.asarray(points, np.float64)
-    box = np.array([[low[0], low[1]], [high[0], low[1]], [high[0], high[1]], [low[0], high[1]]])
+    side = np.subtract(high, low, dtype=np.float64)
+    points = (np.asarray(points, np.float64) - low) / side
+    return [low + side * cell for cell in _unit_cells(points)]
+
+
+def _unit_cells(points: np.ndarray) -> list[np.ndarray]:
+    """Return the Voronoi cell of each point [n, 2] in the unit square, as corners [k, 2]."""
+    box = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     cells = []
     for i, point in enumerate(points):
         offsets = points - point
@@ -24,7 +32,7 @@ def polygons(points: np.ndarray, low: Sequence[float], high: Sequence[float]) ->
         for j in order:
             if j == i or squares[j] == 0:
                 continue
-            # Beyond twice the distance to the farthest corner a point cannot cut any more.
+            # A point farther than twice the distance to the farthest corner cannot cut the cell.
             reach = np.max(np.sum((cell - point) ** 2, axis=1)) if len(cell) else 0.0
             if squares[j] > 4 * reach:
                 break
@@ -34,7 +42,10 @@ def polygons(points: np.ndarray, low: Sequence[float], high: Sequence[float]) ->
 
 
 def _cut(polygon: np.ndarray, on: np.ndarray, normal: np.ndarray) -> np.ndarray:
-    """The part of a convex polygon on the side of a line that its normal points away from."""
+    """Return the corners [k, 2] of the part of a convex polygon that lies behind a line.
+
+    `on` is a point of the line. `normal` points to the side that is cut off.
+    """
     side = (polygon - on) @ normal
     if (side <= 0).all():
         return polygon

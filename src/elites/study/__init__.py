@@ -1,10 +1,10 @@
-"""Many runs: a plan, the processes that work it off, statistics over seeds, a report.
+"""Studies: many runs from one plan, statistics over their seeds, and a report.
 
-- `plan`: which tasks, algorithms and seeds, with which budget; from a file or by name
-- `study`: the directory of a study and its index; what is done, what is missing
-- `engines`, `worker`: where runs are computed, and the process that computes one
-- `scheduler`, `table`: work off what is missing; what the terminal shows meanwhile
-- `collect`: the results of all runs, and of other programs, as arrays
-- `statistics`: tests, corrections, effect sizes, intervals
-- `figures`, `report`: what is drawn, and the page
+- `plan`: tasks, algorithms, seeds and budget of a study, from a file or by name
+- `study`: the directory of a study and its index of runs
+- `engines`, `on_ray`, `worker`: run workers as local processes or on a Ray cluster
+- `scheduler`, `table`: compute the unfinished runs; show their progress on the terminal
+- `collect`, `imported`: results of all runs as arrays; imported results of other programs
+- `statistics`: significance tests, corrections, effect sizes, confidence intervals
+- `figures`, `report`: figures and the report page
 """

@@ -1,18 +1,19 @@
-"""The results of a study as arrays: curves and final metrics of every algorithm on every task.
+"""Collect the results of a study: curves and final metrics of every algorithm on every task.
 
-Works on what is there: runs that are unfinished, seeds that are spread over several runs, files
-that are being written. What could not be read is named, and left out.
+Runs may be unfinished, seeds may be spread over several runs, and files may be growing. Files that
+cannot be read are left out and listed as problems.
 
-Results of other programs come as CSV with the columns `evaluations`, `metric`, `value`, and, where
-there are several, `seed`, `task` and `label`.
+Results of other programs are CSV files with the columns `evaluations`, `metric` and `value`. The
+columns `seed`, `task` and `label` are needed if there are several of them.
 """
 
 from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,24 @@ import numpy as np
 
 from elites.references import short_name
 from elites.runs import directory as directories
-from elites.runs import evaluation, logs, snapshots
-from elites.runs.directory import RESOLVED, RunDirectory, RunError
+from elites.runs import evaluation, gaps, logs, snapshots
+from elites.runs.directory import METRICS, RunDirectory, RunError
 from elites.study.study import Item, Study
+from elites.words import counted
 
 ARCHIVE_METRICS = (
     ("qd_score", "QD-score"),
     ("coverage", "coverage in %"),
     ("max_fitness", "maximum fitness"),
 )
-FINAL_METRICS = (*ARCHIVE_METRICS, *((n, t) for n, t in evaluation.METRICS if n.startswith("actor_")
-                                     or n == "descriptor_error"))  # fmt: skip
+FINAL_METRICS = (
+    *ARCHIVE_METRICS,
+    *(
+        (name, f"{title}, in %" if name.endswith("coverage") else title)
+        for name, title in evaluation.METRICS
+        if name.startswith("actor_") or name == "descriptor_error"
+    ),
+)
 AXES = (
     ("evaluations", "evaluations"),
     ("env_steps", "environment steps"),
@@ -40,7 +48,7 @@ AXES = (
 
 @dataclasses.dataclass(eq=False)
 class Group:
-    """One algorithm on one task; or another program's results, `imported`."""
+    """Results of one algorithm on one task, or of another program if `imported`."""
 
     task: str
     label: str
@@ -49,40 +57,51 @@ class Group:
     planned: int = 0
     finished: int = 0
     """Seeds whose runs are done."""
+    budgets: set[int] = dataclasses.field(default_factory=set)
+    """Budgets of its runs, in evaluations. There are several if some runs were trained longer."""
     curves: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    """metric -> [n, seeds], as far as all of them have got; the axes among them"""
+    """metric or axis -> [n, seeds], at the evaluations that every seed has a row for"""
     final: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     """metric -> [finished seeds]"""
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
     archive: dict[str, np.ndarray] | None = None
-    """A snapshot of the seed with the best QD-score, alone."""
+    """Snapshot of the seed with the highest QD-score."""
     archive_seed: int | None = None
     runs: list[Item] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
 class Results:
+    """Results of a study: a `Group` for each algorithm on each task, and messages on problems."""
+
     groups: list[Group]
     problems: list[str]
+    """Messages about results that are missing or could not be read."""
 
     @property
     def tasks(self) -> list[str]:
+        """Short names of the tasks that have results, each once."""
         return tasks_of(self.groups)
 
     def of(self, task: str) -> list[Group]:
+        """Return the groups of one task. A group holds the results of one algorithm on one task."""
         return [group for group in self.groups if group.task == task]
 
     @property
     def unfinished(self) -> list[Group]:
+        """Groups with seeds whose runs are not finished. Imported groups are never among them."""
         return [g for g in self.groups if not g.imported and g.finished < g.planned]
 
 
 def tasks_of(groups: Sequence[Group]) -> list[str]:
+    """Return the short names of the tasks of some groups, each once, in the order of the groups."""
     return list(dict.fromkeys(group.task for group in groups))
 
 
 def collect(study: Study) -> Results:
+    """Return the results of a study, read from the files of its runs and its imported CSV files."""
     groups: dict[tuple[str, str], Group] = {}
+    tables: dict[tuple[str, str], list[Mapping[str, np.ndarray]]] = defaultdict(list)
     problems: list[str] = []
     for item in study.items():
         key = (item.task, item.algorithm)
@@ -90,17 +109,23 @@ def collect(study: Study) -> Results:
         group.planned += item.seeds
         group.runs.append(item)
         try:
-            _add_run(group, study, item)
+            _add_run(group, tables[key], study, item, problems)
         except (RunError, OSError, KeyError, ValueError) as error:
             problems.append(f"{item.name}: {error}")
         if study.state(item) == "failed":
             problems.append(f"{item.name} failed: {item.error}")
+    for key, group in groups.items():
+        group.curves = _joined(tables[key])
+        if tables[key] and not group.curves:
+            problems.append(
+                f"curves of {group.label} on {group.task}: its runs have no evaluations in common"
+            )
     found = list(groups.values())
     algorithms = {group.label for group in found}
     if study.imported.is_dir():
         for path in sorted(study.imported.glob("*.csv")):
             try:
-                theirs = read_foreign(path, [group.task for group in groups.values()])
+                theirs = read_imported(path, [group.task for group in groups.values()])
                 refuse_taken_labels(path, theirs, algorithms)
                 algorithms |= {group.label for group in theirs}
                 found += theirs
@@ -109,15 +134,32 @@ def collect(study: Study) -> Results:
     return Results(found, problems)
 
 
-def _add_run(group: Group, study: Study, item: Item) -> None:
+def _add_run(
+    group: Group,
+    tables: list[Mapping[str, np.ndarray]],
+    study: Study,
+    item: Item,
+    problems: list[str],
+) -> None:
+    """Add the results of one run, read from its files, to its group.
+
+    Appends the columns of the run's `metrics.csv` to `tables`, and messages about missing
+    iterations to `problems`.
+    """
     run = study.run(item)
     table = logs.metrics(run) if run.exists() else {}
-    if not len(table.get("iteration", ())):
+    begun, done = len(table.get("iteration", ())) > 0, study.state(item) == "done"
+    if not begun and not done:
         return
-    group.facts = directories.read_json(run / RESOLVED)
-    _join(group.curves, table)
-    group.seeds += list(item.seed_numbers)
-    if study.state(item) == "done":
+    group.facts = directories.read_facts(run)
+    group.budgets.add(run.config().evaluations)
+    iterations = table["iteration"][:, 0] if begun else np.zeros(0)
+    if missing := gaps.within(iterations, group.facts["iterations"] if done else 0):
+        problems.append(f"{item.name}: {gaps.in_words(missing)}, which {METRICS} lacks")
+    if begun:
+        tables.append(table)
+        group.seeds += list(item.seed_numbers)
+    if done:
         final = logs.read_table(run.evaluation / "metrics.csv")
         last = group.facts["iterations"]
         if (final["iteration"] != last).any():
@@ -128,21 +170,40 @@ def _add_run(group: Group, study: Study, item: Item) -> None:
         group.finished += item.seeds
         for name, _ in FINAL_METRICS:
             before = group.final.get(name, np.zeros(0))
-            group.final[name] = np.concatenate([before, final[name].astype(float)])
+            # Tables of earlier versions do not have all columns.
+            values = final.get(name, np.full(item.seeds, np.nan)).astype(float)
+            group.final[name] = np.concatenate([before, values])
     _keep_best_archive(group, run, item)
 
 
-def _join(curves: dict[str, np.ndarray], table: dict[str, np.ndarray]) -> None:
-    """More seeds beside those that are there, as far as all have got."""
-    for name, values in table.items():
-        if name in curves:
-            length = min(len(curves[name]), len(values))
-            curves[name] = np.concatenate([curves[name][:length], values[:length]], axis=1)
-        else:
-            curves[name] = values
+def _joined(tables: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return the metrics of several runs, joined: columns [n, seeds] by name.
+
+    `tables` has the columns of each run. The n rows are at the numbers of evaluations that all runs
+    have. Runs may be at different iterations, and their metrics may lack some. Returns an empty
+    dictionary if the runs have no evaluations in common.
+    """
+    if not tables:
+        return {}
+    spent = [table["evaluations"][:, 0] for table in tables]
+    common = functools.reduce(np.intersect1d, spent)
+    if not len(common):
+        return {}
+    rows = [np.isin(x, common) for x in spent]
+    return {
+        name: np.concatenate(
+            [table[name][kept] for table, kept in zip(tables, rows, strict=True)], axis=1
+        )
+        for name in tables[0]
+        if all(name in table for table in tables)
+    }
 
 
 def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
+    """Store the best archive of a run in its group if its QD-score is higher than the stored one's.
+
+    The archive is that of the seed with the highest QD-score in the run's newest snapshot.
+    """
     snapshot = snapshots.newest(run)
     if snapshot is None:
         return
@@ -151,6 +212,7 @@ def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
     mine |= {"centroids": snapshot["centroids"], "iteration": snapshot["iteration"]}
 
     def score(archive: dict[str, np.ndarray]) -> float:
+        """Return the QD-score of an archive: the sum of the fitness of its filled cells."""
         fitness = archive["fitness"][0]
         return float(fitness[np.isfinite(fitness)].sum())
 
@@ -158,47 +220,87 @@ def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
         group.archive, group.archive_seed = mine, item.seed_numbers[best]
 
 
-# ----------------------------------------------------------------------------- of other programs
+# ----------------------------------------------------------------------------- imported results
 
 
-def read_foreign(path: Path, known_tasks: Sequence[str]) -> list[Group]:
-    """Curves of another program; `known_tasks` are those of the study."""
+def read_imported(path: Path, known_tasks: Sequence[str]) -> list[Group]:
+    """Return the results of another program, read from a CSV file: a group for each task and label.
+
+    `known_tasks` are the short names of the study's tasks. Raises a ValueError that names the line
+    of a mistake.
+    """
     known_tasks = list(dict.fromkeys(known_tasks))
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: not a CSV file: {error}") from None
     known = [name for name, _ in ARCHIVE_METRICS]
-    needed = ("evaluations", "metric", "value")
-    if not rows or not set(needed) <= set(rows[0]):
-        raise ValueError(f"{path}: needs the columns {', '.join(needed)} and at least one row")
+    # task, label -> metric -> seed -> evaluations -> value
     points: dict[tuple[str, str], dict[str, dict[int, dict[float, float]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(dict))
     )
-    for number, row in enumerate(rows, start=2):
+    lines: dict[tuple[Any, ...], int] = {}
+    for number, row in _imported_rows(path):
+        where = f"{path}, line {number}"
         task = row.get("task") or (known_tasks[0] if len(known_tasks) == 1 else "")
         if task not in known_tasks:
             raise ValueError(
-                f"{path}, line {number}: task '{task}' is not one of the study's: "
-                f"{', '.join(known_tasks)}. Give it in a column 'task'"
+                f"{where}: task '{task}' is not one of the study's: {', '.join(known_tasks)}. "
+                "Give it in a column 'task'"
             )
-        if row["metric"] not in known:
-            raise ValueError(
-                f"{path}, line {number}: unknown metric '{row['metric']}'. "
-                f"Known: {', '.join(known)}"
-            )
+        metric, label = row["metric"], row.get("label") or path.stem
+        if metric not in known:
+            raise ValueError(f"{where}: unknown metric '{metric}'. Known: {', '.join(known)}")
         try:
             seed = int(row.get("seed") or 0)
             x, y = float(row["evaluations"]), float(row["value"])
-        except (TypeError, ValueError):
-            raise ValueError(f"{path}, line {number}: not a number in {dict(row)}") from None
-        points[task, row.get("label") or path.stem][row["metric"]][seed][x] = y
-    return [_foreign_group(task, label, metrics) for (task, label), metrics in points.items()]
+        except ValueError:
+            raise ValueError(f"{where}: not a number in {row}") from None
+        if not np.isfinite([x, y]).all():
+            raise ValueError(f"{where}: not a finite number in {row}")
+        first = lines.setdefault((task, label, metric, seed, x), number)
+        if first != number:
+            several = "" if "seed" in row else ". Number the seeds in a column 'seed'"
+            raise ValueError(
+                f"{where}: a second value of {metric} for '{label}' on {task}, seed {seed}, after "
+                f"{x:,.10g} evaluations; the first is in line {first}{several}"
+            )
+        points[task, label][metric][seed][x] = y
+    return [_imported_group(path, *key, metrics) for key, metrics in points.items()]
+
+
+def _imported_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
+    """Return the rows of an imported CSV file: pairs of line number and values by column name.
+
+    Column names are in lower case. Names and values have no spaces around them. Raises a ValueError
+    if the file is not such a table.
+    """
+    try:
+        # Spreadsheet programs write a byte order mark at the beginning.
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            found = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: not a CSV file: {error}") from None
+    filled = [(number, cells) for number, cells in found if any(cells)]
+    columns = [name.lower() for name in filled[0][1]] if filled else []
+    needed = ("evaluations", "metric", "value")
+    if len(filled) < 2 or not set(needed) <= set(columns):
+        raise ValueError(f"{path}: needs the columns {', '.join(needed)} and at least one row")
+    for name in columns:
+        if name and columns.count(name) > 1:
+            raise ValueError(f"{path}: has {columns.count(name)} columns named '{name}'")
+    for number, cells in filled:
+        if len(cells) != len(columns):
+            raise ValueError(
+                f"{path}, line {number}: {counted(len(cells), 'field')}, but the header has "
+                f"{len(columns)}"
+            )
+    return [(number, dict(zip(columns, cells, strict=True))) for number, cells in filled[1:]]
 
 
 def refuse_taken_labels(path: Path, groups: list[Group], taken: set[str]) -> None:
-    """Two curves of one name could not be told apart."""
+    """Raise a ValueError if the label of an imported group is one of `taken`.
+
+    Two curves with the same label could not be told apart. `path` is the imported file, for the
+    message.
+    """
     for group in groups:
         if group.label in taken:
             raise ValueError(
@@ -207,16 +309,25 @@ def refuse_taken_labels(path: Path, groups: list[Group], taken: set[str]) -> Non
             )
 
 
-def _foreign_group(
-    task: str, label: str, metrics: dict[str, dict[int, dict[float, float]]]
+def _imported_group(
+    path: Path, task: str, label: str, metrics: dict[str, dict[int, dict[float, float]]]
 ) -> Group:
-    """Seeds at common evaluations, interpolated between their own."""
+    """Return the group of one label of an imported file on one task.
+
+    `metrics` maps metric, seed and evaluations to values. The curves of all seeds are interpolated
+    at common numbers of evaluations.
+    """
     seeds = sorted({seed for values in metrics.values() for seed in values})
     group = Group(task, label, imported=True, seeds=seeds, planned=len(seeds), finished=len(seeds))
-    # No further than every seed has values: nothing is extrapolated.
+    # Only where every seed has values, so that no curve is extrapolated.
     curves = [points for by_seed in metrics.values() for points in by_seed.values()]
-    last = min(max(points) for points in curves)
-    grid = np.array(sorted({x for points in curves for x in points if x <= last}))
+    first, last = max(min(points) for points in curves), min(max(points) for points in curves)
+    if first > last:
+        raise ValueError(
+            f"{path}: the curves of '{label}' on {task} have no evaluations in common: one begins "
+            f"after {first:,.10g} evaluations, another ends after {last:,.10g}"
+        )
+    grid = np.array(sorted({x for points in curves for x in points if first <= x <= last}))
     group.curves["evaluations"] = np.repeat(grid[:, None], len(seeds), axis=1)
     for name, by_seed in metrics.items():
         columns = []

@@ -1,7 +1,7 @@
-"""The figures of a study: learning curves, final archives side by side, additions by variation.
+"""Figures of a study: learning curves, final archives side by side, additions by variation.
 
-Algorithms differ by colour (Okabe and Ito's, told apart by colour-blind people) and by line style,
-so that a page in black and white can be read as well.
+Each algorithm has a colour and a line style. The colours are Okabe and Ito's, which colour-blind
+people can tell apart. The line styles keep figures readable in black and white.
 """
 
 from __future__ import annotations
@@ -16,22 +16,28 @@ import numpy as np
 from matplotlib.lines import Line2D
 
 from elites.runs import directory as directories
-from elites.runs.figures import (
+from elites.runs.drawing import (
     COLOURS,
     STYLE,
     STYLES,
     band,
     colour_bar,
     draw_archive,
+    line_style,
     plt,
     scale_of,
+    smoothed,
     thousands,
 )
 from elites.study.collect import ARCHIVE_METRICS, AXES, Group
 
 
 def curves(groups: Sequence[Group], axis: str) -> Any:
-    """The three metrics of an archive over one of `AXES`; None where no group has it."""
+    """Return a figure of the learning curves of some groups, one panel for each archive metric.
+
+    A group holds the results of one algorithm on one task. `axis` is the horizontal axis, one of
+    `AXES`. Returns None if no group has values of that axis.
+    """
     drawn = [group for group in groups if axis in group.curves]
     if not drawn:
         return None
@@ -43,14 +49,14 @@ def curves(groups: Sequence[Group], axis: str) -> Any:
                 continue
             values = group.curves[metric] * (100 if metric == "coverage" else 1)
             x = np.median(group.curves[axis], axis=1)
-            band(panel, x, values, COLOURS[i % 8], _style(i))
+            band(panel, x, values, COLOURS[i % 8], line_style(i))
         panel.set(xlabel=dict(AXES)[axis], ylabel=title)
         low, high = panel.get_ylim()
         panel.set_ylim(min(0.0, low), high + 0.04 * abs(high))
         panel.xaxis.set_major_formatter(thousands)
         panel.yaxis.set_major_formatter(thousands)
     handles = [
-        Line2D([], [], color=COLOURS[i % 8], linestyle=_style(i), label=group.label)
+        Line2D([], [], color=COLOURS[i % 8], linestyle=line_style(i), label=group.label)
         for i, group in enumerate(groups)
         if group in drawn
     ]
@@ -58,13 +64,11 @@ def curves(groups: Sequence[Group], axis: str) -> Any:
     return figure
 
 
-def _style(i: int) -> Any:
-    """The ninth has the first's colour, and another line."""
-    return STYLES[(i + i // 8) % 8]
-
-
 def archives(groups: Sequence[Group]) -> Any:
-    """The best archive of each algorithm, on one scale; None where there is none."""
+    """Return a figure of the best archive of each group, coloured by fitness on one colour scale.
+
+    A group holds the results of one algorithm on one task. Returns None if no group has an archive.
+    """
     drawn = [group for group in groups if group.archive is not None]
     if not drawn:
         return None
@@ -98,7 +102,11 @@ def archives(groups: Sequence[Group]) -> Any:
 
 
 def additions(groups: Sequence[Group]) -> Any:
-    """Offspring added in an iteration, by the variation that made them, mean over seeds."""
+    """Return a figure of the offspring that each variation added per iteration, a panel per group.
+
+    A group holds the results of one algorithm on one task. Lines are means over seeds. Returns None
+    if no group has such metrics.
+    """
     drawn = [g for g in groups if any(name.startswith("added.") for name in g.curves)]
     if not drawn:
         return None
@@ -113,30 +121,29 @@ def additions(groups: Sequence[Group]) -> Any:
     )
     for panel, group in zip(grid.flat, drawn, strict=False):
         for name in [name for name in group.curves if name.startswith("added.")]:
-            i = origins.index(name)  # a variation looks the same in every panel
-            values = group.curves[name].mean(axis=1)
-            width = max(len(values) // 40, 1)
-            whole = len(values) // width * width
-            smooth = values[:whole].reshape(-1, width).mean(axis=1)
-            x = group.curves["evaluations"][:whole, 0].reshape(-1, width)[:, -1]
+            i = origins.index(name)  # a variation has the same style in every panel
+            x, added = smoothed(
+                group.curves["iteration"][:, 0], group.curves["evaluations"][:, 0],
+                group.curves[name].mean(axis=1),
+            )  # fmt: skip
             panel.plot(
-                x, smooth, color=COLOURS[i % 8], linestyle=STYLES[i % 8],
+                x, added, color=COLOURS[i % 8], linestyle=STYLES[i % 8],
                 label=name.removeprefix("added."),
             )  # fmt: skip
         panel.set_title(group.label, fontsize=10)
         panel.set_xlabel("evaluations")
         panel.xaxis.set_major_formatter(thousands)
         panel.legend(fontsize=8)
-    grid[0, 0].set_ylim(bottom=0)  # of all: the axis is shared
+    grid[0, 0].set_ylim(bottom=0)  # of all panels, which share the axis
     for panel in grid.flat[len(drawn) :]:
         panel.set_axis_off()
     for row in grid:
-        row[0].set_ylabel("added in an iteration")
+        row[0].set_ylabel("added per iteration")
     return figure
 
 
 def save(figure: Any, path: Path) -> str:
-    """Write a figure as PDF; the same as SVG, to be put into a page."""
+    """Write a figure to `path` as PDF, close it, and return it as SVG text for the report page."""
     with plt.rc_context(STYLE):
         with directories.replacing(path) as temporary:
             figure.savefig(temporary, metadata={"CreationDate": None})
@@ -149,4 +156,5 @@ def save(figure: Any, path: Path) -> str:
 
 
 def styled():
+    """Return a Matplotlib context manager in which figures have the style of reports."""
     return plt.rc_context({**STYLE, "svg.hashsalt": "elites", "svg.fonttype": "path"})

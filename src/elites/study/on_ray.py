@@ -1,12 +1,11 @@
-"""Runs of a study on a Ray cluster, where it outgrows one machine.
+"""Compute the runs of a study on a Ray cluster.
 
-Each run is a Ray task that asks for its CPUs and GPUs and starts the worker process of
-`worker.py` where Ray puts it. If that machine sees the study's directory, the run is computed in
-place. If not, it is computed in a directory of its own: files that are there already are fetched
-first, new ones are sent back with every checkpoint and at the end.
+Each run is a Ray task. It requests CPUs and GPUs, and starts the worker process of `worker.py` on
+the machine that Ray chooses. If that machine sees the study's directory, the worker computes there.
+Otherwise it computes in a temporary directory: the existing files of the run are fetched first, and
+new files are sent back after every checkpoint and at the end.
 
-A machine that is lost takes its task with it; the run is started again elsewhere and goes on from
-the last checkpoint that arrived.
+If a machine is lost, its run is restarted on another one, from the last checkpoint that arrived.
 """
 
 from __future__ import annotations
@@ -37,18 +36,20 @@ from elites.study import worker
 from elites.study.engines import worker_command
 from elites.study.study import FORMAT, INDEX, PLAN, Item, Study
 
-Files = dict[str, bytes]  # by path inside the run
-TOKEN = ".study-is-here"  # tells a machine that it sees the same directory
+Files = dict[str, bytes]  # contents by path inside the run
+TOKEN = ".study-is-here"  # shows a machine that it sees the same directory
 
 
 class RayEngine:
+    """Engine that computes the runs of a study as tasks of a Ray cluster."""
+
     def __init__(
         self, address: str | None = None, cpus: float = 1, gpus: float = 0, in_place: bool = True
     ):
-        """Join the cluster at an address, or start one on this machine.
+        """Join the Ray cluster at an address, or start one on this machine if `address` is None.
 
-        `cpus` and `gpus` are what each run asks for. With `in_place` False files are always sent,
-        even if machines share the directory.
+        `cpus` and `gpus` are the resources of each run. If `in_place` is False, files are always
+        sent, even if machines share the directory.
         """
         if not ray.is_initialized():
             _refuse_unreachable(address)
@@ -62,36 +63,40 @@ class RayEngine:
         self._starts = 0
 
     @property
-    def places(self) -> int:
-        """As many runs as the machines of the moment have room for; one, to wait for a machine."""
+    def slots(self) -> int:
+        """Return how many runs fit on the machines currently in the cluster, at least one."""
         have = ray.cluster_resources()
         room = [have.get("CPU", 0) / self._cpus] if self._cpus else []
         room += [have.get("GPU", 0) / self._gpus] if self._gpus else []
         return max(int(min(room, default=1)), 1)
 
     def start(self, study: Study, item: Item) -> RayHandle:
+        """Start a Ray task that computes one run of a study, and return a handle of the run."""
         study.logs.mkdir(exist_ok=True)
         token = study.path / TOKEN
         if not token.exists():
             directories.write_text(token, secrets.token_hex(16))
         if self._collector is None:
-            # Beside this process, which has the directory.
+            # On the machine of this process, which sees the directory.
             here = NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
             )
             actor = ray.remote(num_cpus=0, max_restarts=-1)(_Collector)
             actor = actor.options(scheduling_strategy=here)
             self._collector = actor.remote(str(study.path.resolve()))
-        place = _Place(str(study.path.resolve()), token.read_text(), self._in_place)
+        location = _Location(str(study.path.resolve()), token.read_text(), self._in_place)
         task = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=0)(_compute)
         plan = directories.read_json(study.path / PLAN)
         self._starts += 1
-        reference = task.remote(place, plan, vars(item), self._starts, self._collector)
+        reference = task.remote(location, plan, vars(item), self._starts, self._collector)
         return RayHandle(reference, study.logs / f"{item.name}.log")
 
 
 def _refuse_unreachable(address: str | None) -> None:
-    """Ray itself would try for minutes."""
+    """Raise a ValueError if nothing listens at the address of a Ray cluster.
+
+    Ray itself would try for minutes.
+    """
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if not colon:
         return
@@ -102,7 +107,10 @@ def _refuse_unreachable(address: str | None) -> None:
 
 
 def _refuse_impossible(cpus: float, gpus: float) -> None:
-    """Ray would wait for ever for a machine that nobody has."""
+    """Raise a ValueError if no machine of the Ray cluster has that many CPUs and GPUs.
+
+    Ray would wait for such a machine forever.
+    """
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     most = {kind: max((m.get(kind, 0) for m in machines), default=0) for kind in ("CPU", "GPU")}
     if not any(m.get("CPU", 0) >= cpus and m.get("GPU", 0) >= gpus for m in machines):
@@ -113,49 +121,57 @@ def _refuse_impossible(cpus: float, gpus: float) -> None:
 
 
 class RayHandle:
+    """A run that is being computed as a Ray task."""
+
     def __init__(self, reference: Any, log: Path):
         self._reference, self._log = reference, log
 
     def poll(self) -> int | None:
+        """Return the exit code of the run's worker, or None while the run is computed.
+
+        When the run has ended, appends the output of the worker to the run's log.
+        """
         ready, _ = ray.wait([self._reference], timeout=0)
         if not ready:
             return None
         try:
-            code, said = ray.get(self._reference)
+            code, output = ray.get(self._reference)
         except RayError as error:
-            own = own_failure(error)
-            if own is None:
-                code, said = worker.LOST, f"elites: lost: {type(error).__name__}\n"
+            cause = error_of_task(error)
+            if cause is None:
+                code, output = worker.LOST, f"elites: lost the machine: {type(error).__name__}\n"
             else:
-                code, said = worker.FAILED, f"{error}\nelites: {type(own).__name__}: {own}\n"
+                code, output = worker.FAILED, f"{error}\nelites: {type(cause).__name__}: {cause}\n"
         with open(self._log, "a", encoding="utf-8") as log:
-            log.write(said)
+            log.write(output)
         return code
 
     def stop(self) -> None:
+        """Cancel the Ray task, which tells the worker process to save its state and end."""
         ray.cancel(self._reference, force=False)
 
 
-def own_failure(error: RayError) -> BaseException | None:
-    """What the task itself raised; None if the cluster failed it.
+def error_of_task(error: RayError) -> BaseException | None:
+    """Return the exception that a Ray task raised, or None if the cluster failed instead.
 
-    That is so when its machine or process is gone, and when a call of its own back to here could
-    not be answered.
+    The cluster failed if the task's machine or process is gone, or if a call from the task to the
+    collector was not answered.
     """
     if not isinstance(error, RayTaskError):
         return None
     cause = error.cause
-    return own_failure(cause) if isinstance(cause, RayError) else cause
+    return error_of_task(cause) if isinstance(cause, RayError) else cause
 
 
-class _Place(NamedTuple):
-    """Where a study is, and how to recognise it."""
+class _Location(NamedTuple):
+    """The directory of a study, and the token in it by which other machines recognise it."""
 
     path: str
     token: str
     in_place: bool
 
-    def is_here(self) -> bool:
+    def is_visible(self) -> bool:
+        """Return whether this machine sees the study's directory: it can read the token there."""
         if not self.in_place:
             return False
         with contextlib.suppress(OSError):
@@ -163,19 +179,23 @@ class _Place(NamedTuple):
         return False
 
 
-# ------------------------------------------------------------------------- on the other machine
+# ------------------------------------------------------------------------- on the worker's machine
 
 
-def _compute(place: _Place, plan: Any, item: dict[str, Any], start: int, collector: Any):
-    """A Ray task: the exit code of the worker, and the end of what it printed.
+def _compute(location: _Location, plan: Any, item: dict[str, Any], start: int, collector: Any):
+    """Compute one run of a study as a Ray task.
 
-    `start` counts the starts of all runs: that of a run which was lost before is higher.
+    Return the worker's exit code and the end of its output.
+
+    `plan` is the content of `plan.json`, `item` has the fields of an `Item`, and `collector` is the
+    actor that exchanges files. `start` counts the starts of all runs, so a restarted run has a
+    higher one than before.
     """
     wanted = Item(**item)
     ray.get(collector.admit.remote(wanted.name, start))
-    if place.is_here():
-        return _watch(Path(place.path), wanted, lambda: None)
-    _sweep()
+    if location.is_visible():
+        return _run_worker(Path(location.path), wanted, lambda: None)
+    _remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=f"elites-study-{directories.this_process()}-"))
     try:
         directories.write_json(folder / PLAN, plan)
@@ -183,31 +203,38 @@ def _compute(place: _Place, plan: Any, item: dict[str, Any], start: int, collect
         run = Study(folder).run(wanted).path
         files: Any = ray.get(collector.fetch.remote(wanted.name, start))
         if files:
-            put(run, files)
+            write_files(run, files)
         sent = set(files)
 
         def send() -> None:
+            """Send new and changed files of the run to the collector."""
             having = set(sent)
             new = new_files(run, having)
             if new:
                 ray.get(collector.store.remote(wanted.name, start, new))
-                sent.update(having)  # not before they have arrived
+                sent.update(having)  # only after they have arrived
 
-        return _watch(folder, wanted, send)
+        return _run_worker(folder, wanted, send)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sweep() -> None:
-    """Remove the runs that processes which were killed here have left behind."""
+def _remove_abandoned() -> None:
+    """Remove the temporary directories that killed processes of this machine left."""
     for left in Path(tempfile.gettempdir()).glob("elites-study-*"):
         owner = left.name.removeprefix("elites-study-").rpartition("-")[0]
         if directories.is_gone(owner):
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _watch(study: Path, item: Item, send) -> tuple[int, str]:
-    """Run the worker; send files after every checkpoint and at the end."""
+def _run_worker(study: Path, item: Item, send) -> tuple[int, str]:
+    """Run the worker process of one run.
+
+    Return its exit code and the last 20 kB of its output as text.
+
+    `study` is the directory on this machine. `send()` is called after every checkpoint and at the
+    end.
+    """
     run = Study(study).run(item)
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -222,11 +249,11 @@ def _watch(study: Path, item: Item, send) -> tuple[int, str]:
                     last = newest
                     send()
                 time.sleep(0.2)
-        except KeyboardInterrupt:  # Ray's way to cancel a task
+        except KeyboardInterrupt:  # Ray cancels a task this way
             process.send_signal(signal.SIGTERM)
             process.wait()
         finally:
-            if process.poll() is None:  # its files cannot be sent: it would compute for nobody
+            if process.poll() is None:  # sending failed: its results would be lost
                 process.kill()
                 process.wait()
         send()
@@ -239,7 +266,11 @@ def _watch(study: Path, item: Item, send) -> tuple[int, str]:
 
 
 def new_files(run: Path, sent: set[str]) -> Files:
-    """What has come since: checkpoints and snapshots once, tables that grow every time."""
+    """Return the contents of a run's files that are not in `sent`, by path inside the run.
+
+    Adds their paths to `sent`. Checkpoints, snapshots (archives without policies) and kernels never
+    change and are returned once. Other files are returned every time.
+    """
     files: Files = {}
     complete = {path.name for path in checkpoints.complete(run / "checkpoints")}
     for name in RunDirectory(run).files():
@@ -251,41 +282,46 @@ def new_files(run: Path, sent: set[str]) -> Files:
         final = parts[0] in ("checkpoints", "snapshots", "kernels")
         if final and name in sent:
             continue
-        with contextlib.suppress(FileNotFoundError):  # an old checkpoint, removed meanwhile
+        with contextlib.suppress(FileNotFoundError):  # an old checkpoint was removed meanwhile
             files[name] = (run / name).read_bytes()
             sent.add(name)
     return files
 
 
-def put(run: Path, files: Files) -> None:
-    """Write files of a run, such that a checkpoint has its name only when it is whole."""
+def write_files(run: Path, files: Files) -> None:
+    """Write files into the directory of a run. `files` has their contents by path inside the run.
+
+    A checkpoint gets its final name only when it is complete. Raises a ValueError for a path that
+    does not belong to a run.
+    """
     by_checkpoint: dict[str, Files] = {}
     for name, data in files.items():
         parts = name.split("/")
         if not belongs_to_a_run(name):
-            raise ValueError(f"'{name}' is no file of a run")
+            raise ValueError(f"'{name}' is not a file of a run")
         if parts[0] == "checkpoints":
             by_checkpoint.setdefault(parts[1], {})[parts[2]] = data
         elif name != directories.SUMMARY:
-            _put_file(run / name, data)
+            _write_file(run / name, data)
     for number, parts in sorted(by_checkpoint.items()):
         if set(parts) == set(checkpoints.FILES):
             checkpoints.receive(run / "checkpoints", int(number), parts)
-    if directories.SUMMARY in files:  # last of all: it says that the run is done
-        _put_file(run / directories.SUMMARY, files[directories.SUMMARY])
+    if directories.SUMMARY in files:  # written last: it marks the run as done
+        _write_file(run / directories.SUMMARY, files[directories.SUMMARY])
 
 
-def _put_file(target: Path, data: bytes) -> None:
+def _write_file(target: Path, data: bytes) -> None:
+    """Write bytes to a file through a temporary file. Creates the file's folder if necessary."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with directories.replacing(target) as temporary:
         temporary.write_bytes(data)
 
 
 class _Collector:
-    """An actor beside the study's directory, through which other machines read and write it.
+    """A Ray actor that reads and writes the study's directory for the other machines.
 
-    A machine that was given up may still compute and send; once its run has been begun by another,
-    it is turned away.
+    A machine that counts as lost may still be computing and sending. Once another machine has
+    restarted its run, the collector refuses its files.
     """
 
     def __init__(self, path: str):
@@ -293,19 +329,30 @@ class _Collector:
         self._newest: dict[str, int] = {}
 
     def fetch(self, name: str, start: int) -> Files:
+        """Return the contents of all files of a run by path inside the run.
+
+        Empty before its first start.
+        """
         run = self._run(name, start)
         return new_files(run, set()) if (run / directories.CONFIG).exists() else {}
 
     def store(self, name: str, start: int, files: Files) -> None:
-        put(self._run(name, start), files)
+        """Write files, given by path inside the run, into the directory of a run."""
+        write_files(self._run(name, start), files)
 
     def _run(self, name: str, start: int) -> Path:
+        """Return the directory of a run. Raises a ValueError if `admit` refuses the start."""
         self.admit(name, start)
         return self.study.path / "runs" / name
 
     def admit(self, name: str, start: int) -> None:
+        """Raise a ValueError for an unknown run, or for a start number lower than the run's newest.
+
+        A lower number belongs to a machine that counted as lost, whose run was restarted on another
+        one.
+        """
         if name not in {item.name for item in self.study.items()}:
-            raise ValueError(f"{json.dumps(name)} is no run of this study")
+            raise ValueError(f"{json.dumps(name)} is not a run of this study")
         if start < self._newest.get(name, 0):
-            raise ValueError(f"{name} goes on elsewhere: this machine was given up")
+            raise ValueError(f"{name} was restarted on another machine")
         self._newest[name] = start

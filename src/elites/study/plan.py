@@ -1,24 +1,23 @@
-"""A plan: tasks, algorithms, seeds, budget, and what differs from a preset. Loads without JAX.
+"""Plans of studies: tasks, algorithms, seeds, budget and hyperparameters. Loads without JAX.
 
-A plan is a built-in name or a TOML file:
+A plan is given by a built-in name or as a TOML file:
 
     tasks = ["ant_omni", "walker_uni"]
     algorithms = ["dcg_me", "pga_me", "me"]
     seeds = 10
-    preset = "paper"            # where everything not given comes from
+    preset = "paper"            # gives every value that the plan does not
     evaluations = 200_000
 
     [hp]
     cells = 512
 
-What is wrong with a file is told with the number of the line.
+Errors in a file name the line.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from elites import tasks as registry
 from elites.core import catalogue
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
+from elites.runs import files
 from elites.runs.config import Config, preset
 
 PAPER_TASKS = ("ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni")
@@ -42,19 +42,21 @@ BASELINES = ("me", "me_es", "pga_me", "qd_pg")
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
+    """Plan of a study: every algorithm on every task, with the same seeds and budget."""
+
     tasks: tuple[str, ...]
     algorithms: tuple[str, ...]
     seeds: int = 20
     first_seed: int = 0
     preset: str = "paper"
     evaluations: int | None = None
-    """Budget of each seed; the preset's if None."""
+    """Budget of each seed. None takes the preset's budget."""
     checkpoint_every: int | None = None
     reach_every: int | None = None
     hp: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def config(self, task: str, algorithm: str, seeds: range) -> Config:
-        """The configuration of one run of the study."""
+        """Return the configuration of the run that trains some seeds of an algorithm on a task."""
         base = preset(self.preset, task)
         hp = Hyperparameters.of({**vars(base.hp), **self.hp})
         given = {
@@ -69,12 +71,15 @@ class Plan:
 
     @property
     def seed_numbers(self) -> range:
+        """Seeds that each algorithm is trained with on each task, as a range of whole numbers."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
     def pairs(self) -> list[tuple[str, str]]:
+        """Return all (task, algorithm) pairs of the plan, task by task."""
         return [(task, algorithm) for task in self.tasks for algorithm in self.algorithms]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the plan's fields as a dictionary that JSON can represent, for `plan.json`."""
         return {**dataclasses.asdict(self), "hp": dict(self.hp)}
 
 
@@ -82,13 +87,16 @@ BUILT_IN: dict[str, Plan] = {
     # The paper's main comparison and its ablations: 4 tasks, 8 algorithms, 20 seeds.
     "paper": Plan(PAPER_TASKS, ("dcg_me", *BASELINES, *ABLATIONS[1:])),
     "ablations": Plan(PAPER_TASKS, ABLATIONS),
-    # Minutes on a CPU: that everything works, not that anything is learned.
+    # Takes minutes on a CPU. Shows that everything works, not that anything is learned.
     "smoke": Plan(("point_omni", "arm_reach"), ("dcg_me", "pga_me", "me"), seeds=3, preset="smoke"),
 }
 
 
 def read(name: str) -> Plan:
-    """The plan of that name, or of that file."""
+    """Return the built-in plan of that name, or the plan read from the TOML file at that path.
+
+    Raises a ValueError if there is neither, or if the file has a mistake.
+    """
     path = Path(name)
     if name in BUILT_IN:
         return BUILT_IN[name]
@@ -99,18 +107,22 @@ def read(name: str) -> Plan:
         )
     if not path.is_file():
         raise ValueError(f"{name}: no such file")
-    text = path.read_text(encoding="utf-8")
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{name}: {error}") from None
-    return from_values(values, name, text)
+    text = files.read_text(path, error=ValueError)
+    return from_values(files.read_toml(path), name, text)
 
 
 def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
-    """A plan of a table; `where` and `text` are for what is said of mistakes."""
+    """Return the plan whose fields `values` gives, or raise a ValueError that names the mistake.
+
+    `where` is the name of the plan's file and `text` its contents, in which the line of the mistake
+    is looked up.
+    """
 
     def refusal(what: str, *words: str) -> ValueError:
+        """Return a ValueError about a mistake in the plan.
+
+        It names the line of the plan that has one of the `words`, if there is one.
+        """
         line = _line_of(text, words) if text else None
         return ValueError(f"{where}{f', line {line}' if line else ''}: {what}")
 
@@ -125,12 +137,12 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
     given = dict(values)
     for name, check in checks.items():
         if name not in values:
-            raise refusal(f"{name} is missing: a list of names")
+            raise refusal(f"{name} is missing. Give a list of names")
         entries = values[name]
         if not isinstance(entries, list | tuple) or not all(isinstance(e, str) for e in entries):
             raise refusal(f"{name} must be a list of names, got {entries!r}", name)
         if not entries:
-            raise refusal(f"{name} is empty: there would be nothing to run", name)
+            raise refusal(f"{name} is empty. Give at least one name", name)
         for entry in entries:
             try:
                 check(entry)
@@ -161,7 +173,10 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
 
 
 def _line_of(text: str, words: tuple[str, ...]) -> int | None:
-    """The first line with one of the words: a field at its beginning, or a name in quotes."""
+    """Return the number, from 1, of the first line of a text with one of the words, or None.
+
+    A word in quotes may be anywhere in the line. A field must be at the beginning.
+    """
     for word in words:
         if not word:
             continue
@@ -174,9 +189,10 @@ def _line_of(text: str, words: tuple[str, ...]) -> int | None:
 
 
 def refuse_small_budget(plan: Plan, where: str) -> None:
-    """Refuse a budget that does not even pay for the start and one iteration. Loads JAX.
+    """Raise a ValueError if the plan's budget of evaluations does not cover one iteration of a run.
 
-    `where` is the name or the file of the plan.
+    The initial policies need evaluations before the first iteration. `where` is the name or the
+    file of the plan, for the message. Loads JAX.
     """
     from elites import training
 

@@ -1,7 +1,10 @@
-"""The report of a study: one page that needs nothing else, and its figures as PDF.
+"""Write the report of a study: one self-contained HTML page, and its figures as PDF.
 
-The page has no script and asks no other host for anything. It works on unfinished studies and says
-so: algorithms are then compared at the last point that all of them have reached.
+The page has no scripts and loads nothing from other hosts. A study may be unfinished: the page says
+so, and compares algorithms at the last evaluation that all of them have reached.
+
+The tests compare a reference with every other algorithm. The reference is DCG-MAP-Elites, as in the
+paper. If the plan does not have it, the reference is the plan's first algorithm.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ import numpy as np
 
 from elites.runs import directory as directories
 from elites.runs.directory import CONFIG, ENVIRONMENT, RunError
-from elites.runs.words import counted, number
 from elites.study import figures, statistics
 from elites.study.collect import (
     ARCHIVE_METRICS,
@@ -30,10 +32,13 @@ from elites.study.collect import (
     collect,
     tasks_of,
 )
+from elites.study.plan import Plan
 from elites.study.study import Study
+from elites.words import counted, number
 
+REFERENCE = "dcg_me"
 PUBLISHED = {
-    # Median over 20 replications after one million evaluations, the paper's second table:
+    # The paper's second table, medians over 20 replications after one million evaluations:
     # QD-score of archive and policy, descriptor error of archive and policy.
     "ant_omni": (8.7e5, 8.3e5, 4.04, 6.25),
     "anttrap_omni": (7.2e5, 7.0e5, 3.44, 5.8),
@@ -50,18 +55,21 @@ _PUBLISHED_ROWS = (
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """Where the algorithms of a task are compared."""
+    """Comparison point of a task: its algorithms' metrics after the same number of evaluations."""
 
     text: str
+    """Words for headings: "at the end"."""
     values: dict[str, dict[str, np.ndarray]]
     """metric -> label -> [seeds]"""
 
 
 def write(study: Study) -> Path:
-    """Write the page and the figures; the path of the page."""
+    """Write the report page and the figures of a study, and return the path of the page."""
     results = collect(study)
     study.report.mkdir(exist_ok=True)
-    sections = [_task_section(study, results, task) for task in results.tasks]
+    points = {task: _point(results.of(task)) for task in results.tasks}
+    tests = _Tests(study.plan(), {task: point for task, point in points.items() if point})
+    sections = [_task_section(study, results, task, points[task], tests) for task in results.tasks]
     body = [_head(study, results), _published(results), *sections, _runs(study, results)]
     template = string.Template(files("elites.study").joinpath("page.html").read_text("utf-8"))
     page = template.substitute(
@@ -76,12 +84,13 @@ def write(study: Study) -> Path:
 
 
 def _head(study: Study, results: Results) -> str:
+    """Return HTML of the report's head: title, notes about missing results, links to the tasks."""
     plan = study.plan()
     seeds = counted(plan.seeds, "seed")
     lines = [
         f"<h1>{html.escape(study.path.name)}</h1>",
         f"<p>{counted(len(plan.tasks), 'task')}, {counted(len(plan.algorithms), 'algorithm')}, "
-        f"{seeds} each. Lines are medians over seeds, shaded areas reach from the first to the "
+        f"{seeds} each. Lines are medians over seeds. Shaded areas extend from the first to the "
         "third quartile.</p>",
     ]
     if results.unfinished:
@@ -90,9 +99,9 @@ def _head(study: Study, results: Results) -> str:
             for group in results.unfinished
         ]
         lines.append(
-            '<div class="note" role="note"><strong>This study is unfinished.</strong> What follows '
-            "is what there is so far; algorithms are compared at the last point that all of a "
-            "task's have reached. Go on with <code>elites study</code>."
+            '<div class="note" role="note"><strong>This study is unfinished.</strong> The page '
+            "shows the results so far. The algorithms of a task are compared at the last "
+            "evaluation that all of them have reached. Continue with <code>elites study</code>."
             f"{_table([], rows, words=True)}</div>"
         )
     if results.problems:
@@ -107,7 +116,11 @@ def _head(study: Study, results: Results) -> str:
 
 
 def _published(results: Results) -> str:
-    """Archive and distilled policy beside the values that the paper gives."""
+    """Return HTML of a table with metrics of archives and distilled policies beside the paper's.
+
+    The values are medians over the seeds of each algorithm. Returns an empty string if no algorithm
+    has metrics of a distilled policy.
+    """
     tasks = [task for task in results.tasks if task in PUBLISHED]
     conditioned = [g for g in results.groups if _known(g.final.get("actor_qd_score", np.zeros(0)))]
     if not conditioned:
@@ -128,22 +141,29 @@ def _published(results: Results) -> str:
             ]
             rows.append([f"{title}, published", *published])
     note = (
-        "<p>Medians over seeds. Published: the paper's, over 20 replications after one million "
-        "evaluations of DCG-MAP-Elites. Its simulator did not repeat an evaluation exactly, hence "
-        "its archives' descriptor errors.</p>"
+        "<p>Medians over seeds. Published values are the paper's for DCG-MAP-Elites, over 20 "
+        "replications after one million evaluations. Its simulator did not reproduce an evaluation "
+        "exactly, so its archives have descriptor errors.</p>"
         if tasks
         else "<p>Medians over seeds. The paper has no values for these tasks.</p>"
     )
     return f"<section><h2>Archive and policy</h2>{note}{_table(header, rows)}</section>"
 
 
-def _task_section(study: Study, results: Results, task: str) -> str:
+def _task_section(
+    study: Study, results: Results, task: str, point: Point | None, tests: _Tests
+) -> str:
+    """Return HTML of the section on one task: curves, tables, tests and figures.
+
+    Writes the figures as PDF into the study's report folder. Without a comparison point, the
+    section has no tables and no tests.
+    """
     groups = results.of(task)
     name = html.escape(task)
     parts = [f'<section id="{name}"><h2>{name}</h2>', _curves(study, task, groups)]
-    point = _point(groups)
+    parts.append(_imported_note(study, groups))
     if point is not None:
-        parts += [_final_table(point), _tests(point)]
+        parts += [_final_table(point), tests.section(task, point)]
     with figures.styled():
         for kind, title, figure in (
             ("archives", "Archives", figures.archives(groups)),
@@ -155,8 +175,29 @@ def _task_section(study: Study, results: Results, task: str) -> str:
     return "\n".join([*parts, "</section>"])
 
 
+def _imported_note(study: Study, groups: Sequence[Group]) -> str:
+    """Return HTML of a note on when imported results are comparable with those of the study.
+
+    `groups` are the results of each algorithm on one task. Returns an empty string if none is
+    imported.
+    """
+    imported = [group.label for group in groups if group.imported]
+    items = [item for group in groups for item in group.runs]
+    if not imported or not items:
+        return ""
+    cells = study.config(items[0]).hp.cells
+    return (
+        f"<p>{html.escape(', '.join(imported))}: results of other programs. Their QD-score and "
+        "coverage are comparable only if their archives have the same number of cells and the same "
+        f"descriptor bounds. The archives of this study have {cells} cells.</p>"
+    )
+
+
 def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
-    """The curves over each axis, one shown at a time."""
+    """Return HTML of the learning curves on one task, with a tab for each horizontal axis.
+
+    Writes the figures as PDF into the study's report folder.
+    """
     name, shown = _file_name(task), []
     with figures.styled():
         for axis, title in AXES:
@@ -182,14 +223,14 @@ def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
 
 
 def _point(groups: Sequence[Group]) -> Point | None:
-    """The end, where all have got there; else the last evaluations that all have reached.
+    """Return the comparison point of one task, given the results of each algorithm on it.
 
-    Other programs may have spent another budget, so beside them it is never "the end".
+    Algorithms are compared at the end if all runs are finished and have the same budget. Otherwise
+    they are compared at the last evaluation that all have reached. Budgets differ if some runs were
+    trained longer, or if there are imported results. Returns None if no run has begun.
     """
-    begun = [group for group in groups if group.curves]
-    if not begun:
-        return None
-    if all(g.finished == g.planned and not g.imported for g in groups):
+    one_budget = len({budget for group in groups for budget in group.budgets}) == 1
+    if one_budget and all(g.finished == g.planned and not g.imported for g in groups):
         values = {
             metric: {
                 g.label: g.final[metric] for g in groups if _known(g.final.get(metric, np.zeros(0)))
@@ -197,18 +238,52 @@ def _point(groups: Sequence[Group]) -> Point | None:
             for metric, _ in FINAL_METRICS
         }
         return Point("at the end", values)
-    common = min(float(group.curves["evaluations"][-1].min()) for group in begun)
-    values = {}
-    for metric, _ in ARCHIVE_METRICS:
-        values[metric] = {}
-        for group in begun:
-            row = int(np.searchsorted(group.curves["evaluations"][:, 0], common, side="right")) - 1
-            if metric in group.curves and row >= 0:
-                values[metric][group.label] = group.curves[metric][row]
+    begun = [group for group in groups if group.curves]
+    if not begun:
+        return None
+    common = _common_evaluations(begun)
+    values = {
+        metric: {g.label: v for g in begun if (v := _values_at(g, metric, common)) is not None}
+        for metric, _ in ARCHIVE_METRICS
+    }
     return Point(f"after {common:,.0f} evaluations, which all of them have reached", values)
 
 
+def _common_evaluations(groups: Sequence[Group]) -> float:
+    """Return the highest number of evaluations that all groups have reached.
+
+    A group holds the results of one algorithm on one task. The number lies outside any gap in the
+    metrics of the groups.
+    """
+    last = min(float(group.curves["evaluations"][-1, 0]) for group in groups)
+    own = [(g.curves["evaluations"][:, 0], g.facts) for g in groups if not g.imported]
+    for x in sorted({x for spent, _ in own for x in spent.tolist() if x <= last}, reverse=True):
+        before = [(spent[spent <= x], facts) for spent, facts in own]
+        if all(
+            x - s[-1] < f.get("evaluations_per_iteration", math.inf) for s, f in before if len(s)
+        ):
+            return x
+    return last
+
+
+def _values_at(group: Group, metric: str, evaluations: float) -> np.ndarray | None:
+    """Return a metric [seeds] of a group after a number of evaluations.
+
+    For runs of the study, this is the value of the last iteration up to that number. Imported
+    curves may have few points, and are interpolated. Returns None if the group has no values of the
+    metric there.
+    """
+    spent = group.curves["evaluations"][:, 0]
+    if metric not in group.curves or spent[0] > evaluations:
+        return None
+    if group.imported:
+        columns = group.curves[metric].T
+        return np.array([np.interp(evaluations, spent, column) for column in columns])
+    return group.curves[metric][np.searchsorted(spent, evaluations, side="right") - 1]
+
+
 def _final_table(point: Point) -> str:
+    """Return HTML of a table with all metrics of all algorithms at a comparison point."""
     header = [
         "algorithm",
         "metric",
@@ -220,7 +295,7 @@ def _final_table(point: Point) -> str:
     ]
     rows = []
     for metric, title in FINAL_METRICS:
-        factor = 100.0 if metric == "coverage" else 1.0
+        factor = 100.0 if metric.endswith("coverage") else 1.0
         for label, values in point.values.get(metric, {}).items():
             s = statistics.summary(factor * values)
             rows.append(
@@ -233,48 +308,108 @@ def _final_table(point: Point) -> str:
     return f"<h3>Metrics {html.escape(point.text)}</h3>{_table(header, rows, words=True)}"
 
 
-def _tests(point: Point) -> str:
-    parts = []
-    for metric, title in ARCHIVE_METRICS:
-        values = point.values.get(metric, {})
-        if len(values) < 2:
-            continue
-        found = statistics.compare(values)
-        labels = list(values)
-        p = {frozenset((c.first, c.second)): c for c in found}
-        rows = [
-            [a, *("" if a == b else _p(p[frozenset((a, b))].bonferroni) for b in labels)]
-            for a in labels
-        ]
-        pairs = [
-            [
-                c.first, c.second, _p(c.p), _p(c.bonferroni), _p(c.holm), _p(c.smallest),
-                f"{c.superiority:.2f}", "counted" if c.exact else "approximated",
-            ]
-            for c in found
-        ]  # fmt: skip
-        least = max(c.smallest for c in found)
-        warning = ""
-        if min(least * len(found), 1.0) > 0.05:
-            warning = (
-                f"<p><strong>Too few seeds to tell:</strong> the smallest p-value that they can "
-                f"reach is {_p(least)}, and {_p(min(least * len(found), 1.0))} once corrected.</p>"
+class _Tests:
+    """Rank-sum tests of the reference algorithm against every other algorithm, over all tasks."""
+
+    def __init__(self, plan: Plan, points: dict[str, Point]):
+        self.reference = REFERENCE if REFERENCE in plan.algorithms else plan.algorithms[0]
+        self._families = {
+            metric: statistics.compare_with(
+                self.reference,
+                {task: point.values.get(metric, {}) for task, point in points.items()},
             )
-        header = ["first", "second", "p", "Bonferroni", "Holm", "smallest p possible",
-                  "first above second", "p is"]  # fmt: skip
-        parts.append(
-            f"<h4>{html.escape(title)}</h4>{_table(['', *labels], rows)}{warning}"
-            f"<details><summary>All pairs</summary>{_table(header, pairs, words=True)}</details>"
+            for metric, _ in ARCHIVE_METRICS
+        }
+
+    def section(self, task: str, point: Point) -> str:
+        """Return HTML of the tests on one task.
+
+        Returns an empty string if it has only one algorithm.
+        """
+        parts = [
+            self._metric(task, title, self._families[metric], point.values.get(metric, {}))
+            for metric, title in ARCHIVE_METRICS
+        ]
+        if not any(parts):
+            return ""
+        name = html.escape(self.reference)
+        why = "" if self.reference == REFERENCE else ", the first algorithm of the plan,"
+        return (
+            f"<h3>Rank-sum tests {html.escape(point.text)}</h3><p>Two-sided p-values of Wilcoxon's "
+            f"rank-sum test: {name}{why} against each other algorithm. Bonferroni and Holm correct "
+            f"for all comparisons of {name} by the same metric, over all tasks. “{name} above” is "
+            f"the probability that a seed of {name} has a higher value than one of the other "
+            f"algorithm. Ties count half.</p>{''.join(parts)}"
         )
-    if not parts:
+
+    def _metric(
+        self,
+        task: str,
+        title: str,
+        family: dict[str, list[statistics.Corrected]],
+        values: dict[str, np.ndarray],
+    ) -> str:
+        """Return HTML of the tests by one metric on one task, or an empty string if there are none.
+
+        `family` has the corrected comparisons by task, and `values` the metric [seeds] by
+        algorithm.
+        """
+        found, others = family[task], statistics.compare_others(self.reference, values)
+        if not found and not others:
+            return ""
+        parts = [f"<h4>{html.escape(title)}</h4>"]
+        if found:
+            header = [f"{self.reference} against", "p", "Bonferroni", "Holm", "smallest p possible",
+                      f"{self.reference} above", "p is"]  # fmt: skip
+            rows = [
+                [c.second, _p(c.p), _p(t.bonferroni), _p(t.holm), _p(c.smallest),
+                 f"{c.superiority:.2f}", "exact" if c.exact else "approximate"]
+                for t in found
+                for c in [t.comparison]
+            ]  # fmt: skip
+            parts += [self._family_note(family), _table(header, rows), _too_few(found)]
+        if others:
+            header = ["first", "second", "p", "smallest p possible", "first above second", "p is"]
+            rows = [
+                [c.first, c.second, _p(c.p), _p(c.smallest), f"{c.superiority:.2f}",
+                 "exact" if c.exact else "approximate"]
+                for c in others
+            ]  # fmt: skip
+            parts.append(
+                f"<details><summary>Other pairs, not corrected</summary>"
+                f"{_table(header, rows, words=True)}</details>"
+            )
+        return "".join(parts)
+
+    def _family_note(self, family: dict[str, list[statistics.Corrected]]) -> str:
+        """Return HTML of a sentence on how many comparisons the p-values are corrected for."""
+        found = [entry for entries in family.values() for entry in entries]
+        tasks = {entry.task for entry in found}
+        return (
+            f"<p>Corrected for {counted(found[0].family, 'comparison')}: "
+            f"{html.escape(self.reference)} against the others on {counted(len(tasks), 'task')}."
+            "</p>"
+        )
+
+
+def _too_few(found: Sequence[statistics.Corrected]) -> str:
+    """Return HTML of a warning if no test can be significant with these numbers of seeds.
+
+    `found` are the corrected comparisons by one metric on one task. Returns an empty string if a
+    test can be significant.
+    """
+    least = max(entry.comparison.smallest for entry in found)
+    corrected = min(least * found[0].family, 1.0)
+    if corrected <= 0.05:
         return ""
     return (
-        f"<h3>Rank-sum tests {html.escape(point.text)}</h3><p>Two-sided p-values of Wilcoxon's "
-        "rank-sum test, corrected by Bonferroni over the pairs of a table.</p>" + "".join(parts)
+        "<p><strong>Too few seeds to tell:</strong> the smallest possible p-value is "
+        f"{_p(least)}, or {_p(corrected)} after correction.</p>"
     )
 
 
 def _runs(study: Study, results: Results) -> str:
+    """Return HTML of the section with the state, configuration and environment of every run."""
     parts = ['<section id="runs"><h2>Runs</h2>']
     for group in results.groups:
         for item in group.runs:
@@ -302,15 +437,20 @@ def _runs(study: Study, results: Results) -> str:
 
 
 def _known(values: np.ndarray) -> bool:
+    """Return whether any number of an array is finite."""
     return len(values) > 0 and bool(np.isfinite(values).any())
 
 
 def _figure(svg: str, what: str) -> str:
+    """Return HTML of a figure, given as SVG, with a description for screen readers."""
     return f'<figure role="img" aria-label="{html.escape(what)}">{svg}</figure>'
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:
-    """With `words`, the second column is text as the first."""
+    """Return HTML of a table. The first cell of each row is its heading.
+
+    With `words`, the second column is aligned as text.
+    """
     top = "".join(f"<th scope='col'>{html.escape(cell)}</th>" for cell in header)
     lines = []
     for first, *rest in rows:
@@ -322,10 +462,12 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = F
 
 
 def _p(value: float) -> str:
+    """Return a p-value as text: four decimals, an exponent below 0.0001, or a dash for NaN."""
     if math.isnan(value):
         return "–"
     return f"{value:.4f}" if value >= 1e-4 else f"{value:.1e}"
 
 
 def _file_name(task: str) -> str:
+    """Return the name of a task with an underscore for every character but letters and digits."""
     return "".join(c if c.isalnum() else "_" for c in task)

@@ -1,8 +1,10 @@
-"""Work off what is missing of a study: start, watch, try again, split, go on.
+"""Run the unfinished runs of a study: start workers, monitor them, retry or split failed runs.
 
-A run that fails is tried once more, from its last checkpoint, then reported; the others go on. A
-study that is started again tries such a run again. One that does not fit in memory is split by
-seeds. A signal lets all running ones save, then ends.
+- A run that fails is retried once, from its last checkpoint, and then reported as failed. The other
+  runs continue. Starting the study again retries failed runs.
+- A run that does not fit in memory is split into two runs with half of the seeds each.
+- A run whose machine is lost is restarted on another one.
+- After a signal, the running workers save their state, and the scheduler ends.
 """
 
 from __future__ import annotations
@@ -19,20 +21,24 @@ from elites.study.engines import Engine, Handle
 from elites.study.study import ATTEMPTS, Item, Study
 from elites.study.table import Live
 
-LOSSES = 5  # machines that a run may lose before it counts as failed
-PATIENCE = 60.0  # seconds to wait for a process that still holds a run
+MAX_RESTARTS = 5  # of a run whose machine was lost; then it counts as failed
+LOCK_TIMEOUT = 60.0  # seconds to wait for another process that holds the lock of a run
 
 
 class Result(NamedTuple):
-    done: int
+    """Outcome of one session of computing a study's runs."""
+
+    done: int  # number of runs
     failed: list[Item]
-    stopped: bool
+    stopped: bool  # by a signal, with runs unfinished
 
 
 class Scheduler:
+    """Computes the unfinished runs of a study on an engine, which is a place to compute runs."""
+
     def __init__(self, study: Study, engine: Engine, live: Live, pause: float = 0.2):
         self.study, self.engine, self.live, self.pause = study, engine, live, pause
-        # Started again, a study tries again what failed: what was wrong may have been mended.
+        # Starting a study again retries failed runs: the user may have fixed the cause.
         self.items = [
             dataclasses.replace(item, attempts=0) if item.attempts else item
             for item in study.items()
@@ -40,10 +46,15 @@ class Scheduler:
         study.write_items(self.items)
         self.queue = deque(item for item in self.items if study.state(item) == "queued")
         self.running: dict[str, tuple[Item, Handle]] = {}
-        self._lost: dict[str, int] = {}
-        self._held: dict[str, float] = {}  # since when another process holds a run
+        self._restarts: dict[str, int] = {}  # after the loss of a machine
+        self._locked_since: dict[str, float] = {}  # runs that another process has locked
 
-    def work(self, signals: Signals) -> Result:
+    def run(self, signals: Signals) -> Result:
+        """Compute the queued runs until all are done or failed, or a signal arrives.
+
+        Returns the number of runs that are done, the runs that failed, and whether a signal stopped
+        the session.
+        """
         asked_to_stop = False
         while self.queue or self.running:
             if signals.received and not asked_to_stop:
@@ -51,14 +62,14 @@ class Scheduler:
                 self.queue.clear()
                 for _, handle in self.running.values():
                     handle.stop()
-            while self.queue and len(self.running) < self.engine.places:
+            while self.queue and len(self.running) < self.engine.slots:
                 item = self.queue.popleft()
                 self.running[item.name] = (item, self.engine.start(self.study, item))
             for name, (item, handle) in list(self.running.items()):
                 code = handle.poll()
                 if code is not None:
                     del self.running[name]
-                    self._settle(item, code, asked_to_stop)
+                    self._handle_exit(item, code, asked_to_stop)
             self.live.show(self.items, set(self.running))
             if self.running:
                 time.sleep(self.pause)
@@ -68,12 +79,17 @@ class Scheduler:
         self.live.close(self.items)
         return Result(done, failed, asked_to_stop and done + len(failed) < len(self.items))
 
-    def _settle(self, item: Item, code: int, stopping: bool) -> None:
+    def _handle_exit(self, item: Item, code: int, stopping: bool) -> None:
+        """Finish, queue again, split or count as failed a run whose worker ended with an exit code.
+
+        `stopping` says whether a signal has stopped the session. The run then continues in a later
+        session.
+        """
         if code != worker.IN_USE:
-            self._held.pop(item.name, None)
+            self._locked_since.pop(item.name, None)
         if stopping or (code == worker.DONE and self.study.state(item) == "done"):
-            return  # what was asked to stop may do so in any way, and goes on another time
-        if code == worker.STOPPED:  # told so by somebody else: it can go on
+            return  # a worker that was told to stop may end in any way; the run continues later
+        if code == worker.STOPPED:  # by someone else's signal: the run can continue
             self.queue.append(item)
             return
         if code == worker.TOO_LARGE and item.seeds > 1 and not self._has_saved(item):
@@ -81,27 +97,30 @@ class Scheduler:
             self._replace(item, *item.halves())
             return
         if code == worker.LOST:
-            self._lost[item.name] = self._lost.get(item.name, 0) + 1
-            if self._lost[item.name] <= LOSSES:
-                self.live.say(f"{item.name} was lost with its machine: goes on elsewhere")
+            self._restarts[item.name] = self._restarts.get(item.name, 0) + 1
+            if self._restarts[item.name] <= MAX_RESTARTS:
+                self.live.say(f"{item.name}: lost its machine; restarting on another")
                 self.queue.append(item)
                 return
         if code == worker.IN_USE:
-            since = self._held.setdefault(item.name, time.monotonic())
-            if time.monotonic() - since < PATIENCE:
+            since = self._locked_since.setdefault(item.name, time.monotonic())
+            if time.monotonic() - since < LOCK_TIMEOUT:
                 self.queue.append(item)
                 time.sleep(self.pause)
                 return
-        self._held.pop(item.name, None)
+        self._locked_since.pop(item.name, None)
         tried = dataclasses.replace(
-            item, attempts=item.attempts + 1, error=self._last_words(item, code)
+            item, attempts=item.attempts + 1, error=self._error_message(item, code)
         )
         again = tried.attempts < ATTEMPTS
         self.live.say(f"{item.name} failed: {tried.error}{'; trying again' if again else ''}")
         self._replace(item, tried, queued=again)
 
     def _replace(self, item: Item, *others: Item, queued: bool = True) -> None:
-        """In the index, and in front of the queue."""
+        """Replace a run in the study's index by `others`.
+
+        If `queued`, the replacements also go to the front of the queue.
+        """
         place = self.items.index(item)
         self.items[place : place + 1] = others
         self.study.write_items(self.items)
@@ -109,10 +128,12 @@ class Scheduler:
             self.queue.extendleft(reversed(others))
 
     def _has_saved(self, item: Item) -> bool:
+        """Return whether the directory of a run has a checkpoint."""
         checkpoints = self.study.run(item).checkpoints
         return checkpoints.is_dir() and any(checkpoints.iterdir())
 
-    def _last_words(self, item: Item, code: int) -> str:
+    def _error_message(self, item: Item, code: int) -> str:
+        """Return why a run failed, as text: the last error in its log, or else its exit code."""
         path = self.study.logs / f"{item.name}.log"
         lines: list[str] = []
         with contextlib.suppress(OSError):
@@ -124,6 +145,11 @@ class Scheduler:
         return f"{how}{f': {lines[-1]}' if lines else ''}; see {path}"
 
 
-def work_off(study: Study, engine: Engine, live: Live, pause: float = 0.2) -> Result:
-    with Signals("when the running ones have saved") as signals:
-        return Scheduler(study, engine, live, pause).work(signals)
+def run_unfinished(study: Study, engine: Engine, live: Live, pause: float = 0.2) -> Result:
+    """Compute the unfinished runs of a study on an engine, and return the outcome.
+
+    The first signal stops the session after the running runs have saved. A second signal ends the
+    process.
+    """
+    with Signals("when the running runs have saved") as signals:
+        return Scheduler(study, engine, live, pause).run(signals)

@@ -1,9 +1,15 @@
-"""Statistics over seeds: the paper's tests, and what an honest reader asks for beside them.
+"""Statistics over seeds: the paper's tests, with effect sizes and bootstrap intervals.
 
-The paper compares algorithms by the Wilcoxon rank-sum test with Bonferroni's correction. Beside the
-p-values stand Holm's correction, which is never weaker; the smallest p-value that so few seeds can
-reach at all; and an effect size, for a p-value does not say how much. Medians and quartiles are the
-paper's; the interquartile mean with its bootstrap interval uses more of few seeds.
+The paper compares algorithms by the Wilcoxon rank-sum test with Bonferroni's correction. For one
+metric, the comparisons of one algorithm with every other over all tasks are a family. The
+correction multiplies by the size of the family. Each comparison also has
+
+- Holm's correction, which is never less powerful,
+- the smallest p-value that its numbers of seeds allow,
+- an effect size.
+
+The paper reports medians and quartiles. The interquartile mean with its bootstrap interval makes
+better use of few seeds.
 """
 
 from __future__ import annotations
@@ -17,33 +23,47 @@ import numpy as np
 from scipy import stats
 
 RESAMPLES = 5000
+Values = Sequence[float] | np.ndarray
 
 
 class Summary(NamedTuple):
-    """One metric of one algorithm over its seeds."""
+    """Summary of one metric of one algorithm over its seeds."""
 
     seeds: int
     median: float
-    lower: float  # quartiles
-    upper: float
+    lower: float  # first quartile
+    upper: float  # third quartile
     interquartile_mean: float
-    interval: tuple[float, float]  # of that mean: 95 %, by bootstrap
+    interval: tuple[float, float]  # 95 % bootstrap interval of the interquartile mean
 
 
 class Comparison(NamedTuple):
-    """Two algorithms compared by one metric."""
+    """Result of comparing two algorithms by one metric on one task."""
 
     first: str
     second: str
-    p: float  # two-sided rank-sum
+    p: float  # of the two-sided rank-sum test
+    smallest: float  # the smallest p that these numbers of seeds allow
+    superiority: float  # probability that a seed of the first is above one of the second
+    exact: bool  # whether p is exact; otherwise it is a normal approximation
+
+
+class Corrected(NamedTuple):
+    """Comparison of the reference with another algorithm, with corrected p-values.
+
+    The corrections are for the whole family: the comparisons of the reference by one metric on all
+    tasks.
+    """
+
+    task: str
+    comparison: Comparison
     bonferroni: float
     holm: float
-    smallest: float  # p that these numbers of seeds can reach at all
-    superiority: float  # how often a seed of the first beats one of the second; ties count half
-    exact: bool  # whether p was counted, not approximated
+    family: int  # number of comparisons corrected for
 
 
-def _finite(values: Sequence[float] | np.ndarray) -> np.ndarray:
+def _finite(values: Values) -> np.ndarray:
+    """Return the values that are finite, as an array of 64-bit floats."""
     values = np.asarray(values, np.float64)
     return values[np.isfinite(values)]
 
@@ -51,8 +71,11 @@ def _finite(values: Sequence[float] | np.ndarray) -> np.ndarray:
 # ------------------------------------------------------------------------------------- describing
 
 
-def summary(values: Sequence[float] | np.ndarray) -> Summary:
-    """Of values of any number of seeds; those that are not finite are left out."""
+def summary(values: Values) -> Summary:
+    """Return the median, quartiles and interquartile mean of a metric over seeds.
+
+    `values` has one value for each seed. Values that are not finite are left out.
+    """
     values = _finite(values)
     if not len(values):
         nan = math.nan
@@ -64,26 +87,27 @@ def summary(values: Sequence[float] | np.ndarray) -> Summary:
     )  # fmt: skip
 
 
-def interquartile_mean(values: Sequence[float] | np.ndarray) -> float:
-    """The mean without the lowest and the highest quarter.
+def interquartile_mean(values: Values) -> float:
+    """Return the mean of the values without the lowest and the highest quarter.
 
-    A quarter that is not a whole number of values leaves out a part of one, so that no seed's
-    weight jumps when another is added.
+    If a quarter is not a whole number of values, the value at its edge counts in part.
     """
     return float(_interquartile_means(_finite(values)[None])[0])
 
 
 def _interquartile_means(rows: np.ndarray) -> np.ndarray:
-    """Of each row [., n]."""
+    """Return the interquartile means [m] of the rows of an array [m, n]."""
     edges = np.arange(rows.shape[1] + 1) / rows.shape[1]
     weights = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0.0, None)
     return np.sort(rows, axis=1) @ (weights / weights.sum())
 
 
-def bootstrap_interval(
-    values: Sequence[float] | np.ndarray, level: float = 0.95, seed: int = 0
-) -> tuple[float, float]:
-    """Percentiles of the interquartile mean over resampled seeds; always the same resamples."""
+def bootstrap_interval(values: Values, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
+    """Return the bounds of the percentile bootstrap interval of the interquartile mean over seeds.
+
+    `level` is the confidence level. The random generator has a fixed seed, so the same values give
+    the same interval.
+    """
     values = _finite(values)
     drawn = np.random.default_rng(seed).integers(len(values), size=(RESAMPLES, len(values)))
     means = _interquartile_means(values[drawn])
@@ -95,14 +119,14 @@ def bootstrap_interval(
 
 
 def rank_sum(
-    first: Sequence[float] | np.ndarray,
-    second: Sequence[float] | np.ndarray,
+    first: Values,
+    second: Values,
     side: Literal["two-sided", "greater", "less"] = "two-sided",
 ) -> tuple[float, bool]:
-    """The p-value of Wilcoxon's rank-sum test (Mann and Whitney's U), and whether it is exact.
+    """Return the p-value of the Wilcoxon rank-sum test (Mann-Whitney U), and whether it is exact.
 
-    Up to a hundred values all divisions of their ranks are counted, ties sharing ranks; beyond, the
-    normal approximation, corrected for ties.
+    Up to 100 values, the test is exact: it counts all divisions of the ranks, and tied values share
+    their mean rank. Beyond, it is the normal approximation, corrected for ties.
     """
     first, second = _finite(first), _finite(second)
     if not len(first) or not len(second):
@@ -110,7 +134,7 @@ def rank_sum(
     if len(first) + len(second) > 100:
         result = stats.mannwhitneyu(first, second, alternative=side, method="asymptotic")
         return float(min(result.pvalue, 1.0)), False
-    # Twice the rank is whole, also where ties share the mean of their ranks.
+    # Doubled ranks are whole numbers, even if tied values share a mean rank.
     ranks = np.rint(2 * stats.rankdata(np.concatenate([first, second]))).astype(int)
     observed = int(ranks[: len(first)].sum())
     counts = _counts_of_sums(ranks, len(first))
@@ -125,7 +149,7 @@ def rank_sum(
 
 
 def _counts_of_sums(ranks: np.ndarray, size: int) -> np.ndarray:
-    """How many choices of `size` of the ranks have each sum."""
+    """Return an array of counts: entry s says how many choices of `size` ranks have the sum s."""
     table = np.zeros((size + 1, int(ranks.sum()) + 1))
     table[0, 0] = 1.0
     for rank in ranks:
@@ -135,14 +159,18 @@ def _counts_of_sums(ranks: np.ndarray, size: int) -> np.ndarray:
 
 
 def smallest_p(first: int, second: int) -> float:
-    """The smallest two-sided p-value that samples of these sizes can give."""
+    """Return the smallest two-sided rank-sum p-value that two samples of these sizes can give."""
     if min(first, second) < 1:
         return 1.0
     return min(1.0, 2.0 / math.comb(first + second, first))
 
 
-def superiority(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
-    """How probably a seed of the first is better, ties counted half (Vargha and Delaney's A)."""
+def superiority(first: Values, second: Values) -> float:
+    """Return the probability that a value of `first` is greater than a value of `second`.
+
+    Ties count half. This is the effect size A of Vargha and Delaney. Returns NaN if either has no
+    finite values.
+    """
     first, second = _finite(first), _finite(second)
     if not len(first) or not len(second):
         return math.nan
@@ -150,14 +178,21 @@ def superiority(first: Sequence[float] | np.ndarray, second: Sequence[float] | n
     return float(above + 0.5 * (first[:, None] == second[None]).mean())
 
 
-def bonferroni(p: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Each p-value times their number."""
+def bonferroni(p: Values) -> np.ndarray:
+    """Return the p-values after Bonferroni's correction: each times their number, at most 1.
+
+    A p-value of NaN stays NaN and does not count.
+    """
     p = np.asarray(p, np.float64)
     return np.minimum(p * np.count_nonzero(~np.isnan(p)), 1.0)
 
 
-def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Holm's step-down correction: the smallest times their number, the next times one less..."""
+def holm(p: Values) -> np.ndarray:
+    """Return the p-values after Holm's step-down correction, at most 1.
+
+    The smallest is multiplied by their number n, the next one by n - 1, and so on. A p-value of NaN
+    stays NaN and does not count.
+    """
     p = np.asarray(p, np.float64)
     known = np.flatnonzero(~np.isnan(p))
     order = known[np.argsort(p[known], kind="stable")]
@@ -167,18 +202,48 @@ def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
     return corrected
 
 
-def compare(values: Mapping[str, Sequence[float] | np.ndarray]) -> list[Comparison]:
-    """Every pair of algorithms; one family for the corrections."""
-    pairs = list(itertools.combinations(values, 2))
-    tests = [rank_sum(values[a], values[b]) for a, b in pairs]
-    p = [p for p, _ in tests]
-    return [
-        Comparison(
-            a, b, p[i], float(by_bonferroni), float(by_holm),
-            smallest_p(len(_finite(values[a])), len(_finite(values[b]))),
-            superiority(values[a], values[b]), tests[i][1],
-        )
-        for i, ((a, b), by_bonferroni, by_holm) in enumerate(
-            zip(pairs, bonferroni(p), holm(p), strict=True)
-        )
-    ]  # fmt: skip
+def compare(values: Mapping[str, Values], first: str, second: str) -> Comparison:
+    """Return the comparison of two algorithms by one metric on one task.
+
+    `values` maps the names of algorithms to the metric's values over seeds.
+    """
+    a, b = values[first], values[second]
+    p, exact = rank_sum(a, b)
+    smallest = smallest_p(len(_finite(a)), len(_finite(b)))
+    return Comparison(first, second, p, smallest, superiority(a, b), exact)
+
+
+def compare_with(
+    reference: str, values: Mapping[str, Mapping[str, Values]]
+) -> dict[str, list[Corrected]]:
+    """Return the corrected comparisons of the reference with each other algorithm, by task.
+
+    `values` maps tasks to names of algorithms to values over seeds, all of one metric. The
+    corrections multiply by the number of comparisons over all tasks. A comparison without values on
+    one side does not count.
+    """
+    found = [
+        (task, compare(of_task, reference, name))
+        for task, of_task in values.items()
+        if reference in of_task
+        for name in of_task
+        if name != reference
+    ]
+    p = [comparison.p for _, comparison in found]
+    family = int(np.count_nonzero(~np.isnan(p)))
+    corrected: dict[str, list[Corrected]] = {task: [] for task in values}
+    for (task, comparison), by_bonferroni, by_holm in zip(
+        found, bonferroni(p), holm(p), strict=True
+    ):
+        entry = Corrected(task, comparison, float(by_bonferroni), float(by_holm), family)
+        corrected[task].append(entry)
+    return corrected
+
+
+def compare_others(reference: str, values: Mapping[str, Values]) -> list[Comparison]:
+    """Return the comparisons of all pairs of algorithms without the reference, not corrected.
+
+    `values` maps the names of algorithms to the values of one metric over seeds on one task.
+    """
+    others = [name for name in values if name != reference]
+    return [compare(values, a, b) for a, b in itertools.combinations(others, 2)]

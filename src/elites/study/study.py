@@ -1,14 +1,14 @@
 """The directory of a study: its plan, an index of its runs, and the runs.
 
-    plan.json      what was asked, completely
-    index.json     the runs: task, algorithm, seeds, attempts, what went wrong
-    runs/          a run directory for each
-    logs/          what each run printed
+    plan.json      the complete plan
+    index.json     the runs: task, algorithm, seeds, attempts, last error
+    runs/          one run directory for each run
+    logs/          output of each run
     imported/      results of other programs, as CSV
-    report/        by `elites report`
+    report/        written by `elites report`
 
-Whether a run is done is read off its own directory, never off the index: a process that is killed
-leaves nothing to repair. One process at a time works a study off.
+Whether a run is done is read from its own directory, never from the index. A killed process
+therefore leaves nothing to repair. Only one process at a time computes the runs of a study.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from elites.study.plan import Plan, from_values
 
 PLAN, INDEX = "plan.json", "index.json"
 FORMAT = 1
-ATTEMPTS = 2  # a run that failed is tried once more
+ATTEMPTS = 2  # a failed run is tried once more
 State = Literal["queued", "running", "done", "failed"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """One run of a study."""
+    """One run of a study: some seeds of one algorithm on one task, and its failed attempts."""
 
     task: str
     algorithm: str
@@ -44,15 +44,17 @@ class Item:
 
     @property
     def name(self) -> str:
+        """Name of the run and of its directory: task, algorithm, first and last seed."""
         seeds = f"seeds-{self.first_seed}-{self.seed_numbers[-1]}"
         return f"{short_name(self.task)}-{short_name(self.algorithm)}-{seeds}"
 
     @property
     def seed_numbers(self) -> range:
+        """The seeds of the run, as a range of whole numbers."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
     def halves(self) -> tuple[Item, Item]:
-        """The same seeds as two runs, where one does not fit in memory."""
+        """Return two runs that divide the seeds of this run, which does not fit in memory."""
         half = self.seeds // 2
         rest = dataclasses.replace(
             self, first_seed=self.first_seed + half, seeds=self.seeds - half, attempts=0, error=""
@@ -62,31 +64,39 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class Study:
+    """Study in a directory: its plan, the index of its runs, and the runs."""
+
     path: Path
 
     @property
     def logs(self) -> Path:
+        """Folder with the output of each run's workers."""
         return self.path / "logs"
 
     @property
     def imported(self) -> Path:
+        """Folder with results of other programs, as CSV files."""
         return self.path / "imported"
 
     @property
     def report(self) -> Path:
+        """Folder with the report page and its figures."""
         return self.path / "report"
 
     def exists(self) -> bool:
+        """Return whether the directory holds a study: it has the file `plan.json`."""
         return (self.path / PLAN).is_file()
 
     def plan(self) -> Plan:
+        """Read the plan of the study from `plan.json` and return it."""
         where = self.path / PLAN
         data = directories.read_json(where)
         if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
-            raise RunError(f"{where}: not a plan of this version of elites")
+            raise RunError(f"{where}: not a plan that this version of elites reads")
         return from_values(data, str(where))
 
     def items(self) -> list[Item]:
+        """Read the runs of the study from `index.json` and return them."""
         where = self.path / INDEX
         try:
             return [Item(**entry) for entry in directories.read_json(where)["runs"]]
@@ -94,24 +104,34 @@ class Study:
             raise RunError(f"{where}: damaged: {error}") from None
 
     def write_items(self, items: Sequence[Item]) -> None:
+        """Write the runs of the study to `index.json`."""
         data = {"format": FORMAT, "runs": [dataclasses.asdict(item) for item in items]}
         directories.write_json(self.path / INDEX, data)
 
     def run(self, item: Item) -> RunDirectory:
+        """Return the run directory of one run of the study. The directory need not exist."""
         return RunDirectory(self.path / "runs" / item.name)
 
     def config(self, item: Item) -> Config:
+        """Return the configuration of one run of the study, as the study's plan gives it."""
         return self.plan().config(item.task, item.algorithm, item.seed_numbers)
 
     def state(self, item: Item) -> State:
-        """Of a run that nobody is working at."""
+        """Return the state of one run of the study: "done", "failed" or "queued".
+
+        The state is never "running": the study's files do not say whether a process is computing
+        the run.
+        """
         if (self.run(item) / directories.SUMMARY).exists():
             return "done"
         return "failed" if item.attempts >= ATTEMPTS else "queued"
 
 
 def existing(path: Path) -> Study:
-    """The study at a path, or a ValueError that says what is there instead."""
+    """Return the study in the directory at a path.
+
+    Raises a ValueError that says what is there instead if the path holds no study.
+    """
     study = Study(path)
     if not path.exists():
         raise ValueError(f"{path}: no such directory. Start a study with 'elites study PLAN'")
@@ -122,7 +142,11 @@ def existing(path: Path) -> Study:
 
 
 def open_study(path: Path, plan: Plan) -> Study:
-    """The study of a plan in a directory that this process holds: begun, or gone on with."""
+    """Return the study of a plan in a directory. Creates the study if there is none yet.
+
+    This process must have locked the directory. Raises a ValueError if the directory holds
+    something else, such as a study of another plan.
+    """
     study = Study(path)
     if study.exists():
         differing = differences(study.plan(), plan)
@@ -138,22 +162,24 @@ def open_study(path: Path, plan: Plan) -> Study:
     strangers = [e.name for e in path.iterdir() if e.name != directories.LOCK]
     if any(not name.startswith(".") for name in strangers):
         raise ValueError(f"{path} is not empty and not a study. Choose another --output")
-    # The plan first: with it alone, the next start makes the index.
+    # The plan is written first: if the process ends here, the next start writes the index.
     directories.write_json(path / PLAN, {"format": FORMAT, **plan.to_json()})
     study.write_items(_first_items(plan))
     return study
 
 
 def _first_items(plan: Plan) -> list[Item]:
+    """Return the runs of a new study: one with all seeds for each pair of task and algorithm."""
     return [Item(task, algorithm, plan.first_seed, plan.seeds) for task, algorithm in plan.pairs()]
 
 
 def differences(one: Plan, other: Plan) -> list[str]:
-    """Fields in which two plans differ, as 'seeds is 3, asked for was 5'."""
+    """Return the differences of two plans, a text for each field, such as 'seeds is 3, not 5'."""
     a, b = (json.loads(json.dumps(plan.to_json())) for plan in (one, other))
-    return [f"{name} is {_short(a[name])}, asked for was {_short(b[name])}" for name in a
+    return [f"{name} is {_short(a[name])}, not {_short(b[name])}" for name in a
             if a[name] != b[name]]  # fmt: skip
 
 
 def _short(value: Any) -> str:
+    """Return the value of a plan's field as text, without the brackets of a list."""
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,4 +1,7 @@
-"""What the terminal shows of a study: a table that changes, or a line for every change."""
+"""Show the progress of a study.
+
+On a terminal this is a table that is updated in place. Elsewhere, every change of state is a line.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,23 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from elites.runs.directory import METRICS, RESOLVED, RunError, read_json
-from elites.runs.words import columns, duration
 from elites.study.study import Item, Study
+from elites.words import columns, duration, shortened
 
 
-class Standing(NamedTuple):
-    iteration: int
-    total: int
-    left: float  # seconds
+class RunProgress(NamedTuple):
+    """Progress of one run: its last iteration, its number of iterations, and the time left."""
+
+    iteration: int  # the last one that is finished
+    total: int  # iterations of the whole run
+    left: float  # seconds, estimated
 
 
-def standing(study: Study, item: Item) -> Standing | None:
-    """How far a run is, from its files; None before its first iteration."""
+def read_progress(study: Study, item: Item) -> RunProgress | None:
+    """Return the progress of one run of a study, read from the run's files.
+
+    Returns None before the first iteration.
+    """
     run = study.run(item)
     with contextlib.suppress(OSError, RunError, ValueError, KeyError, IndexError):
         total = int(read_json(run / RESOLVED)["iterations"])
@@ -31,23 +39,28 @@ def standing(study: Study, item: Item) -> Standing | None:
         done, since = int(last[0]) - int(first[0]), float(last[-1]) - float(first[-1])
         rate = done / since if since > 0 else 0.0
         left = (total - int(last[0])) / rate if rate > 0 else float("inf")
-        return Standing(int(last[0]), total, left)
+        return RunProgress(int(last[0]), total, left)
     return None
 
 
 def _ends(path: Path) -> tuple[list[str], list[str]]:
-    """First and last complete row of a table of metrics, without reading what is between."""
+    """Return the cells of the first and the last complete row of a CSV file, as texts.
+
+    Does not read the rows between them.
+    """
     with open(path, "rb") as file:
         file.readline()
         first = file.readline().decode().strip().split(",")
         file.seek(0, os.SEEK_END)
         size = file.tell()
         file.seek(max(size - 4096, 0))
-        whole = file.read().split(b"\n")[:-1]  # behind the last line break is half a line
+        whole = file.read().split(b"\n")[:-1]  # the last line may be incomplete
     return first, whole[-1].decode().strip().split(",")
 
 
 class Live:
+    """Progress display of a study's runs: a table on a terminal, lines elsewhere."""
+
     def __init__(self, study: Study, stream: TextIO | None = None, every: float = 1.0):
         self.study, self.stream, self.every = study, stream or sys.stderr, every
         self.terminal = self.stream.isatty()
@@ -56,10 +69,14 @@ class Live:
         self._told: dict[str, str] = {}
 
     def rows(self, items: Sequence[Item], running: set[str]) -> list[list[str]]:
+        """Return a row of texts for each run: name, state, and progress or error.
+
+        `running` has the names of the runs that are being computed.
+        """
         rows = []
         for item in items:
             state = "running" if item.name in running else self.study.state(item)
-            at = standing(self.study, item) if state == "running" else None
+            at = read_progress(self.study, item) if state == "running" else None
             detail = ""
             if at is not None:
                 detail = f"{at.iteration}/{at.total}, {duration(at.left)} left"
@@ -69,6 +86,10 @@ class Live:
         return rows
 
     def show(self, items: Sequence[Item], running: set[str]) -> None:
+        """Show the state of all runs, unless it was shown less than `every` seconds ago.
+
+        `running` has the names of the runs that are being computed.
+        """
         now = time.monotonic()
         if now - self._shown < self.every:
             return
@@ -85,27 +106,31 @@ class Live:
             s: sum(row[1] == s for row in rows) for s in ("queued", "running", "done", "failed")
         }
         head = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
-        # What fits: those that are at work first, then what comes next.
+        # Running runs come first. The last rows are dropped if the terminal is too small.
         order = {"running": 0, "failed": 1, "queued": 2, "done": 3}
         shown = sorted(rows, key=lambda row: order[row[1]])[: max(height - 3, 1)]
         lines = [head, *columns(shown)]
-        self._write(self._clearing() + "".join(f"{line[: width - 1]}\n" for line in lines))
+        fitted = (f"{shortened(line, width - 1)}\n" for line in lines)
+        self._write(self._clearing() + "".join(fitted))
         self._lines = len(lines)
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line of text above the table of runs."""
         self._write(f"{self._clearing()}{text}\n")
 
     def close(self, items: Sequence[Item]) -> None:
+        """Show the state of all runs a last time, when none is being computed any more."""
         self._shown = float("-inf")
         self.show(items, set())
 
     def _clearing(self) -> str:
+        """Return the control sequence that erases the shown table, or an empty string."""
         lines, self._lines = self._lines, 0
         return f"\x1b[{lines}A\x1b[J" if lines else ""
 
     def _write(self, text: str) -> None:
-        # The study goes on when nobody reads any more.
+        """Write text to the display's stream at once. Ignores a closed stream."""
+        # A closed terminal must not stop the study.
         with contextlib.suppress(OSError, ValueError):
             self.stream.write(text)
             self.stream.flush()

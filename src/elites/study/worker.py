@@ -1,7 +1,7 @@
-"""The process that computes one run of a study: `python -m elites.study.worker STUDY RUN PARENT`.
+"""Worker process that computes one run: `python -m elites.study.worker STUDY RUN PARENT`.
 
-Its exit code tells the scheduler what to do next. It ends with the process that started it, so that
-a study that is killed leaves nobody behind who holds a run.
+Its exit code tells the scheduler what to do next. PARENT is the id of the process that started it.
+The worker ends when its parent does, so that killing a study leaves no run locked.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from elites.runs.directory import InUseError, OutOfMemoryError, RunError, TooLar
 from elites.study.study import Item, Study
 
 DONE, FAILED, STOPPED, TOO_LARGE, IN_USE, LOST = 0, 1, 3, 4, 5, 6
+"""Exit codes. No worker returns LOST: an engine reports it for a machine that is gone."""
 
 
 def main(arguments: list[str]) -> int:
+    """Compute the run that the arguments STUDY RUN PARENT name, and return the exit code."""
     path, name, parent = arguments
     _end_with_parent(int(parent))
     study = Study(Path(path))
@@ -29,6 +31,10 @@ def main(arguments: list[str]) -> int:
 
 
 def compute(study: Study, item: Item) -> int:
+    """Start or continue one run of a study, and return an exit code of this module.
+
+    Errors are printed to stderr.
+    """
     try:
         outcome = session.start(study.run(item).path, study.config(item), go_on=True)
     except (TooLargeError, OutOfMemoryError) as error:
@@ -44,9 +50,13 @@ def compute(study: Study, item: Item) -> int:
 
 
 def _end_with_parent(parent: int) -> None:
-    """The parent tells who it is: it may be gone before this process is able to ask."""
+    """Start a thread that kills this process when the process with the id `parent` ends.
+
+    The parent passes its own process id, because it may end before this process can ask for it.
+    """
 
     def watch() -> None:
+        """Wait until the parent process is gone, and kill this process."""
         while os.getppid() == parent:
             time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGKILL)

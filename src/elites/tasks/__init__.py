@@ -2,9 +2,9 @@
 
     task = elites.tasks.make("ant_omni")
 
-A task of your own joins the list with `register`, is handed over as a `Task` wherever a name is
-accepted, or is named by its file: `make("my_task.py:pendulum")`. Importing this module does not
-load JAX; making a task does.
+There are three ways to use a task of your own: pass the `Task` instead of a name, add it with
+`register`, or name its file and function: `make("my_task.py:pendulum")`. Importing this module does
+not load JAX. Making a task does.
 """
 
 from __future__ import annotations
@@ -35,12 +35,15 @@ _FACTORIES: dict[str, str | Callable[[], Task]] = {
 
 
 def names() -> list[str]:
-    """The known tasks."""
+    """Return the names of all tasks, built in or registered."""
     return list(_FACTORIES)
 
 
 def check(name: str) -> str:
-    """The name, or a ValueError that lists the known ones. Loads neither JAX nor the task."""
+    """Return the name of a task unchanged, or raise a ValueError that lists the known ones.
+
+    A reference FILE.py:FUNCTION is a name too. JAX is not loaded.
+    """
     if name in _FACTORIES:
         return name
     if references.is_reference(name):
@@ -52,7 +55,7 @@ def check(name: str) -> str:
 
 
 def make(name: str) -> Task:
-    """The task of that name; always the same object, so that compiled code is shared."""
+    """Return the task with this name. It is always the same object, so compiled code is shared."""
     if check(name) not in _FACTORIES:
         return _from_file(absolute(name))
     factory = _FACTORIES[name]
@@ -61,9 +64,14 @@ def make(name: str) -> Task:
     return factory()
 
 
+def is_built_in(task: Task) -> bool:
+    """Return whether a task is one that comes with elites."""
+    return isinstance(_FACTORIES.get(task.name), str) and make(task.name) is task
+
+
 @functools.cache
 def _from_file(name: str) -> Task:
-    """Return the task that a function in a file of the user's returns."""
+    """Return the task that the function in a reference FILE.py:FUNCTION returns."""
     from elites.tasks.task import Task
 
     where, _, function = name.rpartition(":")
@@ -102,7 +110,7 @@ def lasting_name(given: str | Task | Callable[[], Task]) -> str:
 
 
 def register(name: str, factory: Callable[[], Task]) -> None:
-    """Add a task of your own; `factory` should return the same object every time."""
+    """Add a task of your own under a name. `factory` should return the same object every time."""
     if name in _FACTORIES:
         raise ValueError(f"a task named '{name}' exists already")
     _FACTORIES[name] = factory

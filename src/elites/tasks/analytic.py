@@ -1,4 +1,4 @@
-"""Small tasks with known answers, for tests, examples and fast experiments on a CPU."""
+"""Small tasks with known optima, for tests, examples and fast experiments on a CPU."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ import jax.numpy as jnp
 
 from elites.tasks.task import Array, Task, TaskState
 
-_SPEED = 0.1  # what a full action moves the point in one step
+_SPEED = 0.1  # distance that the point moves in one step at a full action
 
 
 @functools.cache
 def point_omni() -> Task:
-    """A point in the plane that reaches every place with little effort.
+    """Return the task of a point in the plane that must reach every position with little effort.
 
-    Moving costs, so the fittest behaviour is to stay put. The cheapest way to a place d in T steps
-    is a straight line at constant speed: fitness T - |d|^2 / (2 T speed^2).
+    Moving costs reward, so the fittest behaviour is to stay at the start. The best way to a
+    position d in T steps is a straight line at constant speed. Its fitness is
+    T - |d|^2 / (2 T speed^2).
     """
     return _point("point_omni", noise=0.0, length=25)
 
 
 @functools.cache
 def noisy_point_omni() -> Task:
-    """`point_omni` from a start drawn anew for every episode."""
+    """Return the task of `point_omni` with a random start in every episode."""
     return _point("noisy_point_omni", noise=0.1, length=25)
 
 
 def best_point_fitness(task: Task, descriptor: Array) -> Array:
-    """The known optimum of `point_omni` at a descriptor [..., 2]."""
+    """Return the highest possible fitness [...] of `point_omni` at descriptors [..., 2]."""
     steps = task.episode_length
     return steps - jnp.sum(jnp.square(descriptor), -1) / (2 * steps * _SPEED**2)
 
@@ -59,20 +60,21 @@ def _point(name: str, noise: float, length: int) -> Task:
         reset=reset,
         step=step,
         deterministic=not noise,
-        summary="A point that must reach every place in a square"
+        summary="A point that must reach every position in a square"
         + (" from a random start" if noise else ""),
         observation_layout=(("position x, y", 2), ("share of the episode that has passed", 1)),
         reward_text="1 - |a|^2 / 2",
         descriptor_text="final position x, y",
+        descriptor_names=("final x", "final y"),
     )
 
 
 @functools.cache
 def arm_reach() -> Task:
-    """A planar arm of eight links that reaches every place with its joints bent alike.
+    """Return the task of a planar arm of eight links whose hand must reach every position.
 
-    One step: the action bends the joints, up to 90 degrees each. Fitness is 1 minus the spread
-    (standard deviation) of the bends, best at 1 where all are equal.
+    An episode is one step: the action bends each joint by up to 90 degrees. Fitness is 1 minus the
+    standard deviation of the actions. The best fitness is 1, where all joints are bent alike.
     """
     links = 8
 
@@ -95,9 +97,11 @@ def arm_reach() -> Task:
         descriptor_high=(1.0, 1.0),
         reset=reset,
         step=step,
-        summary="A planar arm of eight links whose hand must reach every place",
+        summary="A planar arm of eight links whose hand must reach every position",
         observation_layout=(("the constant 1", 1),),
-        reward_text="1 - standard deviation of the joint bends",
-        termination_text="after its one step",
+        reward_text="1 - standard deviation of the actions",
+        termination_text="after one step",
         descriptor_text="hand position x, y, the arm being 1 long",
+        descriptor_names=("hand x", "hand y"),
+        descriptor_units=("arm lengths", "arm lengths"),
     )

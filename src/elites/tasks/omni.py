@@ -1,7 +1,8 @@
-"""Ant-Omni, AntTrap-Omni and Hexapod-Omni: reach every place in the plane, with little effort.
+"""Ant-Omni, AntTrap-Omni and Hexapod-Omni: reach every position in the plane with little effort.
 
-The descriptor is the place (x, y) where the torso ends up. The reward is for staying upright and
-cheap: nothing rewards moving, so the fittest behaviour of all is to stand still.
+The descriptor is the final position (x, y) of the torso. The robot is rewarded for every step
+before it falls, and pays for its actions and contacts. Moving is not rewarded, so the fittest
+behaviour is to stand still.
 """
 
 from __future__ import annotations
@@ -18,42 +19,45 @@ from elites.tasks.task import Array, Task, TaskState
 
 
 class _Omni(NamedTuple):
-    """What tells the three tasks apart."""
+    """Settings in which the three omnidirectional tasks differ."""
 
     name: str
     summary: str
     model: physics.Model
     lengthscale: float
-    reach: float  # descriptors lie within +-reach in x and y
-    height: tuple[float, float]  # the torso's z outside these ends the episode
-    effort: float  # cost of an action, per squared unit
-    bonus: float  # keeps the reward from being negative
+    bound: float  # descriptors lie in [-bound, bound] in x and y
+    height: tuple[float, float]  # the episode ends when the z of the torso is outside
+    effort: float  # cost of the squared norm of an action
+    bonus: float  # added so that the reward is not negative
     observe: Any
     layout: tuple[tuple[str, int], ...]
 
 
 @functools.cache
 def ant_omni() -> Task:
+    """Return the task `ant_omni`: a four-legged robot with 8 motors."""
     return _task(
-        _ant("ant_omni", "A four-legged robot that must learn to reach every place", "ant")
+        _ant("ant_omni", "A four-legged robot that must learn to reach every position", "ant")
     )
 
 
 @functools.cache
 def anttrap_omni() -> Task:
+    """Return the task `anttrap_omni`: the ant in front of three walls."""
     return _task(_ant("anttrap_omni", "The ant, in front of a trap of three walls", "anttrap"))
 
 
 @functools.cache
 def hexapod_omni() -> Task:
+    """Return the task `hexapod_omni`: a six-legged robot with 18 motors."""
     model = body_model("hexapod")
     return _task(
         _Omni(
             name="hexapod_omni",
-            summary="A six-legged robot with 18 motors that must learn to reach every place",
+            summary="A six-legged robot with 18 motors that must learn to reach every position",
             model=model,
             lengthscale=0.032,
-            reach=2.0,
+            bound=2.0,
             height=(0.05, 0.19),
             effort=0.25,
             bonus=3.53,
@@ -61,7 +65,7 @@ def hexapod_omni() -> Task:
             layout=(
                 ("torso x, y, z in m", 3),
                 ("torso Euler angles x, y', z'' in rad", 3),
-                *_moving_parts(model),
+                *_motion_layout(model),
             ),
         )
     )
@@ -74,21 +78,21 @@ def _ant(name: str, summary: str, file: str) -> _Omni:
         summary=summary,
         model=model,
         lengthscale=0.48,
-        reach=30.0,
+        bound=30.0,
         height=(0.2, 1.0),
         effort=0.5,
         bonus=3.03,
-        observe=functools.partial(_observe_ant, reach=30.0),
+        observe=functools.partial(_observe_ant, bound=30.0),
         layout=(
             ("torso x, y, clipped to the bounds, over 30 m", 2),
             ("torso z in m", 1),
             ("torso quaternion w, x, y, z", 4),
-            *_moving_parts(model),
+            *_motion_layout(model),
         ),
     )
 
 
-def _moving_parts(model: physics.Model) -> tuple[tuple[str, int], ...]:
+def _motion_layout(model: physics.Model) -> tuple[tuple[str, int], ...]:
     return (
         ("joint angles in rad", len(model.joints.names)),
         ("torso velocity in m/s", 3),
@@ -97,14 +101,16 @@ def _moving_parts(model: physics.Model) -> tuple[tuple[str, int], ...]:
     )
 
 
-def _observe_ant(torso: physics.Bodies, sensors: physics.Sensors, reach: float) -> Array:
-    place = jnp.clip(jnp.stack(torso.pos[:2]), -reach, reach) / reach
-    return jnp.concatenate([place, jnp.stack([torso.pos.z, *torso.rot]), *_motion(torso, sensors)])
+def _observe_ant(torso: physics.Bodies, sensors: physics.Sensors, bound: float) -> Array:
+    position = jnp.clip(jnp.stack(torso.pos[:2]), -bound, bound) / bound
+    return jnp.concatenate(
+        [position, jnp.stack([torso.pos.z, *torso.rot]), *_motion(torso, sensors)]
+    )
 
 
 def _observe_hexapod(torso: physics.Bodies, sensors: physics.Sensors) -> Array:
-    place = jnp.stack([*torso.pos, *rotations.euler(torso.rot)])
-    return jnp.concatenate([place, *_motion(torso, sensors)])
+    pose = jnp.stack([*torso.pos, *rotations.euler(torso.rot)])
+    return jnp.concatenate([pose, *_motion(torso, sensors)])
 
 
 def _motion(torso: physics.Bodies, sensors: physics.Sensors) -> list[Array]:
@@ -112,6 +118,7 @@ def _motion(torso: physics.Bodies, sensors: physics.Sensors) -> list[Array]:
 
 
 def _task(omni: _Omni) -> Task:
+    """Return the omnidirectional task with these settings."""
     model = omni.model
     low, high = omni.height
 
@@ -141,8 +148,8 @@ def _task(omni: _Omni) -> Task:
         observation_size=sum(size for _, size in omni.layout),
         action_size=model.action_size,
         episode_length=250,
-        descriptor_low=(-omni.reach, -omni.reach),
-        descriptor_high=(omni.reach, omni.reach),
+        descriptor_low=(-omni.bound, -omni.bound),
+        descriptor_high=(omni.bound, omni.bound),
         reset=reset,
         step=step,
         lengthscale=omni.lengthscale,
@@ -152,8 +159,10 @@ def _task(omni: _Omni) -> Task:
         observation_layout=omni.layout,
         reward_text=(
             f"max(0, 1 - {omni.effort:g} |a|^2 - 0.0005 sum(clip(contact, -1, 1)^2) + "
-            f"{omni.bonus:g}), contact being the velocity each body receives from contacts"
+            f"{omni.bonus:g}), contact being the change of each body's velocity by contacts"
         ),
         termination_text=f"torso z outside [{low:g}, {high:g}] m",
         descriptor_text="final torso x, y in m",
+        descriptor_names=("final x", "final y"),
+        descriptor_units=("m", "m"),
     )

@@ -1,14 +1,14 @@
 """Run episodes of many policies at once.
 
-    for each step:  action = act(observation);  world = task.step(world, action)
+    for each step:  action = act(observation);  state = task.step(state, action)
 
-An episode that has ended keeps its last state, and its remaining steps are masked: they add nothing
-to fitness, descriptor or transitions. An episode that produces a non-finite number has failed: it
-is invalid as a whole, and none of its steps may be stored.
+An episode that has ended keeps its last state, and its remaining steps are masked: they do not
+count for fitness, descriptor or transitions. An episode that produces a number that is not finite
+has failed. It is invalid as a whole, and none of its steps is stored.
 
-The compiled program, and with it the last bits of a trajectory, depends on the number of robots
-simulated together. `evaluate` therefore always runs full batches of one padded size, so that a
-policy's result does not depend on the other policies in its batch.
+The compiled program depends on the number of robots that are simulated together, and so do the last
+bits of a trajectory. `evaluate` therefore always runs full batches of one padded size. The result
+of a policy then does not depend on the other policies in its batch.
 """
 
 from __future__ import annotations
@@ -27,94 +27,122 @@ from elites.core.types import Act, Evaluation, Problem, Transitions, padded_size
 from elites.tasks.task import Array, Task, TaskState
 
 
-class _Episode(NamedTuple):
-    """Running state of n episodes, the carry of the loop over steps."""
+class _Episodes(NamedTuple):
+    """Running state of n episodes: the carry of the loop over steps."""
 
-    world: TaskState
-    alive: Array
-    valid: Array
-    fitness: Array
-    descriptor: Array
-    steps: Array
+    state: TaskState  # [n, ...] last state of each episode
+    alive: Array  # [n] whether the episode goes on
+    valid: Array  # [n] whether all its states were finite
+    fitness: Array  # [n]
+    descriptor: Array  # [n, D] last descriptor, or the sum of all
+    steps: Array  # [n]
 
 
 def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
-    """Run n episodes, one for each key. `act` maps observations [n, O] to actions [n, A]."""
-    return record(task, act, keys, lambda world: None)[0]
+    """Run n episodes of a task, one for each key, and return their results.
+
+    `act` maps observations [n, O] to actions [n, A].
+    """
+    return record(task, act, keys, lambda state: None)[0]
 
 
 def record(
-    task: Task, act: Act, keys: Array, look: Callable[[TaskState], Any]
+    task: Task, act: Act, keys: Array, measure: Callable[[TaskState], Any]
 ) -> tuple[Evaluation, Any]:
-    """Run episodes as `rollout` does, and record `look(world)` as [episode_length, n, ...].
+    """Run n episodes and return their results and `measure(state)` [episode_length, n, ...].
 
-    The first entry is the world after the first step. After its end, an episode keeps its state.
+    Episodes run as in `rollout`.
+
+    The first entry belongs to the state after the first step. An episode that has ended keeps its
+    last state.
     """
-    n = keys.shape[0]
-    world = jax.vmap(task.reset)(keys)
-    _check_state(task, world)
-    low, high = jnp.array(task.descriptor_low)[None], jnp.array(task.descriptor_high)[None]
+    state = jax.vmap(task.reset)(keys)
+    _check_state(task, state)
+    bounds = jnp.array(task.descriptor_low)[None], jnp.array(task.descriptor_high)[None]
 
-    def step(episode: _Episode, time: Array):
-        world = episode.world
-        action = act(world.observation)
-        following = jax.vmap(task.step)(world, action)
-        finite = _finite(following)
-        taken = episode.alive & finite
-        truncation = taken & ~following.done & (time == task.episode_length - 1)
-        transitions = Transitions(
-            world.observation,
-            action,
-            following.reward,
-            following.observation,
-            following.done,
-            truncation,
-            # Clipped like an episode's descriptor, so that leaving the bounds is not novel.
-            jnp.clip(world.descriptor, low, high),
-            taken,
-        )
-        step_descriptor = following.descriptor
-        if task.episode_descriptor == "mean":
-            step_descriptor = episode.descriptor + step_descriptor
-        episode = _Episode(
-            world=_select(taken, following, world),
-            alive=taken & ~following.done,
-            valid=episode.valid & (finite | ~episode.alive),
-            fitness=episode.fitness + jnp.where(taken, following.reward, 0.0),
-            descriptor=_select(taken, step_descriptor, episode.descriptor),
-            steps=episode.steps + taken,
-        )
-        return episode, (transitions, jax.vmap(look)(episode.world))
+    def step(episodes: _Episodes, time: Array):
+        episodes, transitions = _step(task, act, bounds, episodes, time)
+        return episodes, (transitions, jax.vmap(measure)(episodes.state))
 
-    start = _Episode(
-        world=world,
+    episodes, (transitions, measured) = jax.lax.scan(
+        step, _start(task, state), jnp.arange(task.episode_length)
+    )
+    return _finish(task, bounds, episodes, transitions), measured
+
+
+def _start(task: Task, state: TaskState) -> _Episodes:
+    """Return the running state of episodes before their first step."""
+    n = state.reward.shape[0]
+    return _Episodes(
+        state=state,
         alive=jnp.ones(n, bool),
-        valid=_finite(world),
+        valid=_finite(state),
         fitness=jnp.zeros(n),
         descriptor=jnp.zeros((n, task.descriptor_size)),
         steps=jnp.zeros(n, jnp.int32),
     )
-    episode, (transitions, seen) = jax.lax.scan(step, start, jnp.arange(task.episode_length))
 
-    descriptors = episode.descriptor
+
+def _step(
+    task: Task, act: Act, bounds: tuple[Array, Array], episodes: _Episodes, time: Array
+) -> tuple[_Episodes, Transitions]:
+    """Take one step in every episode that has not ended.
+
+    Returns the running state after the step and the transitions [n] of the step.
+    """
+    state = episodes.state
+    action = act(state.observation)
+    following = jax.vmap(task.step)(state, action)
+    finite = _finite(following)
+    taken = episodes.alive & finite
+    truncation = taken & ~following.done & (time == task.episode_length - 1)
+    transitions = Transitions(
+        state.observation,
+        action,
+        following.reward,
+        following.observation,
+        following.done,
+        truncation,
+        # Clipped like the descriptor of an episode, so that leaving the bounds is not novel.
+        jnp.clip(state.descriptor, *bounds),
+        taken,
+    )
+    descriptor = following.descriptor
     if task.episode_descriptor == "mean":
-        descriptors = descriptors / jnp.maximum(episode.steps, 1)[:, None]
-    descriptors = jnp.clip(descriptors, low, high)
-    valid = episode.valid & jnp.isfinite(episode.fitness) & jnp.isfinite(descriptors).all(-1)
-    # Masked here and not step by step: a failed episode also loses the steps before the failure.
+        descriptor = episodes.descriptor + descriptor
+    episodes = _Episodes(
+        state=_select(taken, following, state),
+        alive=taken & ~following.done,
+        valid=episodes.valid & (finite | ~episodes.alive),
+        fitness=episodes.fitness + jnp.where(taken, following.reward, 0.0),
+        descriptor=_select(taken, descriptor, episodes.descriptor),
+        steps=episodes.steps + taken,
+    )
+    return episodes, transitions
+
+
+def _finish(
+    task: Task, bounds: tuple[Array, Array], episodes: _Episodes, transitions: Transitions
+) -> Evaluation:
+    """Return the results of n episodes, from their running state after the last step."""
+    descriptors = episodes.descriptor
+    if task.episode_descriptor == "mean":
+        descriptors = descriptors / jnp.maximum(episodes.steps, 1)[:, None]
+    descriptors = jnp.clip(descriptors, *bounds)
+    valid = episodes.valid & jnp.isfinite(episodes.fitness) & jnp.isfinite(descriptors).all(-1)
+    # Masked at the end, because a failed episode also loses the steps before its failure.
     mask = transitions.mask & valid[None]
-    evaluation = Evaluation(
-        fitness=episode.fitness,
+    return Evaluation(
+        fitness=episodes.fitness,
         descriptors=descriptors,
         valid=valid,
-        steps=episode.steps,
+        steps=episodes.steps,
         transitions=_select(mask, transitions, jax.tree.map(jnp.zeros_like, transitions)),
     )
-    return evaluation, seen
 
 
-def _check_state(task: Task, world: TaskState) -> None:
-    """Raise a ValueError if a task's states have other shapes than it declares."""
+def _check_state(task: Task, state: TaskState) -> None:
+    """Raise a ValueError if the states of a task have other shapes than it declares."""
     expected = {
         "observation": (task.observation_size,),
         "descriptor": (task.descriptor_size,),
@@ -122,7 +150,7 @@ def _check_state(task: Task, world: TaskState) -> None:
         "done": (),
     }
     for name, shape in expected.items():
-        found = getattr(world, name).shape[1:]
+        found = getattr(state, name).shape[1:]
         if found != shape:
             raise ValueError(
                 f"task '{task.name}': {name} of a state must have shape {shape}, got {found}"
@@ -130,7 +158,7 @@ def _check_state(task: Task, world: TaskState) -> None:
 
 
 def rollout_policies(task: Task, network: MLP, policies: Array, keys: Array) -> Evaluation:
-    """Run one episode of each policy, a row of `policies` [n, P]."""
+    """Run one episode of each policy, a row of `policies` [n, P], and return the results."""
     layers = networks.unflatten(network, policies)
     return rollout(
         task, lambda observation: networks.apply_each(network, layers, observation), keys
@@ -138,10 +166,12 @@ def rollout_policies(task: Task, network: MLP, policies: Array, keys: Array) -> 
 
 
 def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int = 256) -> Evaluation:
-    """Evaluate any number of policies [k, P] in padded batches, `batch` rounded up to 32s.
+    """Return the results of any number of policies [k, P], one episode each.
 
-    Returns no transitions. On a deterministic task and for the same `batch`, a policy gives the
-    same bits whatever its position and the policies beside it.
+    Policies run in padded batches of `batch`, rounded up to a multiple of 32.
+
+    Returns no transitions. On a deterministic task and for the same `batch`, the result of a policy
+    has the same bits at any position and beside any other policies.
     """
     policies = jnp.asarray(policies, jnp.float32)
     check_policies(task, network, policies)
@@ -151,7 +181,7 @@ def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int =
         raise ValueError("policies is empty: nothing to evaluate")
     parts = []
     for index, first in enumerate(range(0, count, batch)):
-        # Padding repeats the first row, so that it needs no special case.
+        # The batch is padded with copies of the first policy.
         rows = np.arange(first, first + batch)
         rows = np.where(rows < count, rows, 0)
         keys = jax.random.split(jax.random.fold_in(key, index), batch)
@@ -160,7 +190,7 @@ def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int =
 
 
 def problem(task: Task) -> Problem:
-    """Return a task as the algorithms see it."""
+    """Return the `Problem` of a task: the sizes, bounds and rollout that algorithms need."""
     return Problem(
         name=task.name,
         observation_size=task.observation_size,
@@ -181,7 +211,7 @@ def _evaluate_batch(task: Task, network: MLP, policies: Array, keys: Array) -> E
 
 
 def check_policies(task: Task, network: MLP, policies: Array) -> None:
-    """Raise a ValueError if a network or a matrix of policies does not fit the task."""
+    """Raise a ValueError if a network or a matrix of policies [n, P] does not fit the task."""
     if network.sizes[0] != task.observation_size or network.sizes[-1] != task.action_size:
         raise ValueError(
             f"task '{task.name}' maps {task.observation_size} observations to {task.action_size} "
@@ -195,14 +225,14 @@ def check_policies(task: Task, network: MLP, policies: Array) -> None:
 
 
 def _finite(tree) -> Array:
-    """Return for each episode whether every number in every leaf [n, ...] is finite."""
+    """Return a boolean for each episode [n]: whether all its numbers in all leaves are finite."""
     leaves = [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating)]
     checks = [jnp.isfinite(a).reshape(a.shape[0], -1).all(-1) for a in leaves]
     return functools.reduce(jnp.logical_and, checks)
 
 
 def _select(condition: Array, new, old):
-    """Return `new` where the condition, [n] or [T, n], holds, and `old` elsewhere."""
+    """Return a tree with `new` where the condition, [n] or [T, n], holds, and `old` elsewhere."""
 
     def pick(a, b):
         wide = condition.reshape(*condition.shape, *[1] * (a.ndim - condition.ndim))

@@ -1,12 +1,13 @@
-"""What a task is: numbers and two functions.
+"""Task: a record of sizes, texts and two functions, `reset` and `step`.
 
-A task is written for one robot and one step; batches, episodes, masks and replay are the business
-of `rollout`. `docs/your-own-task.md` builds one from scratch.
+A task is written for one robot and one step. `rollout` adds batches, episodes, masks and
+transitions. `docs/your-own-task.md` builds a task from scratch.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -14,23 +15,24 @@ import jax
 
 from elites.core.types import check_bounds
 from elites.physics import Model
+from elites.tasks.axes import Axis, check_texts, make_axes
 
 Array = jax.Array
 
 
 class TaskState(NamedTuple):
-    """The world after a step, as `step` returns it."""
+    """State of a task for one robot, as `reset` and `step` return it."""
 
-    inner: Any  # whatever the task needs to go on: a pytree of arrays
+    inner: Any  # the task's own state: a pytree of arrays
     observation: Array  # [O]
-    reward: Array  # [] of the step that led here; 0 after reset
-    done: Array  # [] bool: the episode ended here by itself (the time limit is not the task's)
-    descriptor: Array  # [D] of this state, in task units
+    reward: Array  # [] reward of the step that led to this state; 0 after reset
+    done: Array  # [] bool: the task ends the episode here; the time limit does not count
+    descriptor: Array  # [D] descriptor of this state, in the units of the task
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A deterministic or stochastic control problem whose behaviours are told apart."""
+    """Control problem with a behaviour descriptor: sizes, bounds, `reset` and `step`."""
 
     name: str
     observation_size: int
@@ -42,26 +44,46 @@ class Task:
     reset: Callable[[Array], TaskState]
     step: Callable[[TaskState, Array], TaskState]
     episode_descriptor: Literal["final", "mean"] = "final"
-    """An episode's descriptor: of the state it ends in, or the mean over the states it reaches."""
+    """Descriptor of an episode: that of its last state, or the mean over the states after reset."""
     deterministic: bool = True
     lengthscale: float = 0.1
-    """Of the descriptor similarity in DCG-MAP-Elites, on descriptors scaled to [-1, 1]."""
+    """Lengthscale of the descriptor similarity in DCG-MAP-Elites, for descriptors in [-1, 1]."""
     body_model: Model | None = None
-    """How to draw the robot; then `bodies` says where its parts are."""
+    """Body model to draw. It needs `bodies` too."""
     bodies: Callable[[TaskState], Array] | None = None
-    """State [13, B] of the body model's parts."""
+    """Function that returns the state [13, B] of the bodies of the body model."""
     summary: str = ""
     observation_layout: tuple[tuple[str, int], ...] = ()
-    """What the entries of the observation are, in order, with their number."""
+    """Parts of the observation, in order: what each part is, and how many numbers it has."""
     reward_text: str = ""
     termination_text: str = "never before the time limit"
     descriptor_text: str = ""
+    """Description of the whole descriptor."""
+    descriptor_names: tuple[str, ...] = ()
+    """Name of each descriptor axis, such as "final x". Without names: "descriptor 1" and so on."""
+    descriptor_units: tuple[str, ...] = ()
+    """Unit of each descriptor axis, such as "m". An axis without a unit has an empty text."""
 
     def __post_init__(self):
         for field in ("observation_size", "action_size", "episode_length"):
             value = getattr(self, field)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"task '{self.name}': {field} must be at least 1, got {value!r}")
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(
+                    f"task '{self.name}': {field} must be a whole number of at least 1, got "
+                    f"{value!r}"
+                )
+        for field in ("descriptor_low", "descriptor_high"):
+            object.__setattr__(self, field, _numbers(self.name, field, getattr(self, field)))
+        if not _is_number(self.lengthscale) or not 0 < self.lengthscale < math.inf:
+            raise ValueError(
+                f"task '{self.name}': lengthscale must be a finite number above 0, got "
+                f"{self.lengthscale!r}"
+            )
+        for field in ("reset", "step"):
+            if not callable(getattr(self, field)):
+                raise ValueError(
+                    f"task '{self.name}': {field} must be a function, got {getattr(self, field)!r}"
+                )
         check_bounds(self.name, self.descriptor_low, self.descriptor_high)
         if self.episode_descriptor not in ("final", "mean"):
             raise ValueError(
@@ -74,7 +96,30 @@ class Task:
                 f"task '{self.name}': observation_layout describes {described} entries, "
                 f"observation_size is {self.observation_size}"
             )
+        size = self.descriptor_size
+        check_texts(self.name, "descriptor_names", self.descriptor_names, size)
+        check_texts(self.name, "descriptor_units", self.descriptor_units, size, empty=True)
 
     @property
     def descriptor_size(self) -> int:
         return len(self.descriptor_low)
+
+    @property
+    def descriptor_axes(self) -> tuple[Axis, ...]:
+        """Name and unit of each descriptor axis."""
+        return make_axes(self.descriptor_size, self.descriptor_names, self.descriptor_units)
+
+
+def _numbers(task: str, field: str, values: Any) -> tuple[float, ...]:
+    """Return the bounds in a field of a task as a tuple of floats.
+
+    Lists and arrays are accepted. Anything else raises a ValueError.
+    """
+    found = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(found, list | tuple) or not all(map(_is_number, found)):
+        raise ValueError(f"task '{task}': {field} must be a tuple of numbers, got {values!r}")
+    return tuple(map(float, found))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

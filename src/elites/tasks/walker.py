@@ -1,7 +1,7 @@
-"""Walker-Uni: find every way of walking forward.
+"""Walker-Uni: a planar biped that must find every way of walking forward.
 
-A planar biped. The descriptor is the share of time each foot touches the ground, the reward is for
-speed, survival and little effort.
+The descriptor is the share of time that each foot touches the ground. The robot is rewarded for its
+forward speed and for every step before it falls, and pays for its actions.
 """
 
 from __future__ import annotations
@@ -18,31 +18,25 @@ from elites.tasks.task import Array, Task, TaskState
 
 
 class _Walker(NamedTuple):
+    """Inner state of the task `walker_uni`."""
+
     bodies: Array  # [13, B]
-    touched: Array  # [2] visits to the ground so far, by foot; the reset counts as one
+    touched: Array  # [2] steps in which each foot touched the ground; the reset counts as one
     time: Array  # [] steps taken
 
 
 @functools.cache
 def walker_uni() -> Task:
+    """Return the task `walker_uni`: a planar biped with 6 motors."""
     model = body_model("walker")
     feet = [model.bodies.index(name) for name in ("foot", "foot_left")]
-    joints = len(model.joints.names)
-    layout = (
-        ("share of time each foot touched so far", 2),
-        ("torso z in m", 1),
-        ("torso pitch in rad", 1),
-        ("joint angles in rad", joints),
-        ("torso velocity x, z in m/s", 2),
-        ("torso pitch rate in rad/s", 1),
-        ("joint velocities in rad/s", joints),
-    )
+    layout = _layout(len(model.joints.names))
 
     def reset(key: Array) -> TaskState:
         del key  # the initial pose is fixed
         bodies, sensors = physics.reset(model)
         both = jnp.ones(2)
-        return state_of(_Walker(bodies, both, jnp.float32(0.0)), sensors, both, jnp.float32(0.0))
+        return _state(_Walker(bodies, both, jnp.float32(0.0)), sensors, both, jnp.float32(0.0))
 
     def step(state: TaskState, action: Array) -> TaskState:
         walker: _Walker = state.inner
@@ -51,23 +45,7 @@ def walker_uni() -> Task:
         speed = (bodies[0, 0] - walker.bodies[0, 0]) / model.dt
         reward = jnp.maximum(speed + 1.0 - 1e-3 * jnp.sum(action**2), 0.0)
         walker = _Walker(bodies, walker.touched + feet_touch, walker.time + 1.0)
-        return state_of(walker, sensors, feet_touch, reward)
-
-    def state_of(walker: _Walker, sensors: physics.Sensors, feet_touch, reward) -> TaskState:
-        torso = physics.unpack(walker.bodies[:, 0])
-        pitch = rotations.euler(torso.rot).y
-        share = walker.touched / (walker.time + 1.0)
-        observation = jnp.concatenate(
-            [
-                share,
-                jnp.stack([torso.pos.z, pitch]),
-                sensors.angles,
-                jnp.stack([torso.vel.x, torso.vel.z, torso.ang.y]),
-                sensors.velocities,
-            ]
-        )
-        fallen = (torso.pos.z < 0.7) | (torso.pos.z > 2.0) | (jnp.abs(pitch) > 1.0)
-        return TaskState(walker, observation, reward, fallen, feet_touch)
+        return _state(walker, sensors, feet_touch, reward)
 
     return Task(
         name="walker_uni",
@@ -87,4 +65,39 @@ def walker_uni() -> Task:
         reward_text="max(0, forward speed in m/s + 1 - 0.001 |a|^2)",
         termination_text="torso z outside [0.7, 2] m or |pitch| > 1 rad",
         descriptor_text="share of steps in which the right and the left foot touch the ground",
+        descriptor_names=("right foot contact", "left foot contact"),
+        descriptor_units=("share of time", "share of time"),
     )
+
+
+def _layout(joints: int) -> tuple[tuple[str, int], ...]:
+    """Return the parts of the walker's observation: the name and size of each."""
+    return (
+        ("share of time that each foot touched the ground so far", 2),
+        ("torso z in m", 1),
+        ("torso pitch in rad", 1),
+        ("joint angles in rad", joints),
+        ("torso velocity x, z in m/s", 2),
+        ("torso pitch rate in rad/s", 1),
+        ("joint velocities in rad/s", joints),
+    )
+
+
+def _state(
+    walker: _Walker, sensors: physics.Sensors, feet_touch: Array, reward: Array
+) -> TaskState:
+    """Return the task state of the walker. `feet_touch` [2] says which feet touch the ground."""
+    torso = physics.unpack(walker.bodies[:, 0])
+    pitch = rotations.euler(torso.rot).y
+    share = walker.touched / (walker.time + 1.0)
+    observation = jnp.concatenate(
+        [
+            share,
+            jnp.stack([torso.pos.z, pitch]),
+            sensors.angles,
+            jnp.stack([torso.vel.x, torso.vel.z, torso.ang.y]),
+            sensors.velocities,
+        ]
+    )
+    fallen = (torso.pos.z < 0.7) | (torso.pos.z > 2.0) | (jnp.abs(pitch) > 1.0)
+    return TaskState(walker, observation, reward, fallen, feet_touch)

@@ -7,11 +7,11 @@
     loop.py        train() and build()
     seeds.py       an algorithm over a batch of seeds, and how its stages are compiled
     results.py     what training returns: archive, actor, metrics
-    ask_tell.py    evaluations that happen elsewhere
-    episodes.py    episodes from elsewhere, as transitions to learn from
-    searches.py    a search from outside, saved and loaded
+    ask_tell.py    searches whose policies are evaluated by another program or a robot
+    episodes.py    recorded episodes as transitions to learn from
+    searches.py    save and load such a search
     builders.py    algorithms by name, by FILE.py:FUNCTION, or as functions
-    progress.py    the line that shows how far training is
+    progress.py    progress of training on the terminal
     stopping.py    stop training from a callback or with Ctrl-C
 
 A level below, `elites.build(task, name)` gives `start(key)` and `step(state, key)`.

@@ -1,4 +1,4 @@
-"""Drive an algorithm from outside: another simulator or a real robot evaluates its policies.
+"""Run an algorithm whose policies another simulator or a real robot evaluates.
 
     search = elites.ask_tell(task, "dcg_me", seed=0)
     while search.archive.coverage < 0.5:
@@ -7,9 +7,9 @@
         search.tell(fitness, descriptors, episodes=episodes)
         search.save("search.npz")             # between any two calls
 
-`ask` and `tell` are those of `Algorithm`, one seed at a time. The start is an exchange, too. If the
-algorithm rolls its actor out, the start takes two: the random policies first, then the untrained
-actor at the descriptors that they reached.
+`ask` and `tell` call those of `Algorithm`, for one seed. The initial policies are asked for in the
+same way. If the algorithm has actor rollouts, the start takes two requests: first the random
+policies, then the untrained actor at the descriptors that they reached.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from elites.core.types import Array, Evaluation, Problem, Request
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training import searches
-from elites.training.builders import build_algorithm
+from elites.training.builders import Builder, build_algorithm, hyperparameters_of
 from elites.training.episodes import Episode, numbers, transitions
 from elites.training.loop import checked_seeds
 from elites.training.results import Elites, named
@@ -42,22 +42,22 @@ from elites.training.searches import Saved
 
 @dataclasses.dataclass(frozen=True)
 class ExternalTask:
-    """A task that is evaluated elsewhere: only its sizes and bounds are known here."""
+    """Sizes and bounds of a task that another program or a robot evaluates."""
 
     name: str
     observation_size: int
     action_size: int
     episode_length: int
-    """The most steps of an episode."""
+    """Largest number of steps of an episode."""
     descriptor_low: tuple[float, ...]
     descriptor_high: tuple[float, ...]
     deterministic: bool = False
     """Whether an evaluation repeats exactly."""
     lengthscale: float = 0.1
-    """Of the descriptor similarity, on descriptors scaled to [-1, 1]."""
+    """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
 
     def problem(self) -> Problem:
-        """Return the task as the algorithms see it."""
+        """Return the task as a `Problem`, the record of sizes and bounds that algorithms use."""
         if not isinstance(self.episode_length, int) or self.episode_length < 1:
             raise ValueError(
                 f"task '{self.name}': episode_length must be at least 1, got "
@@ -74,10 +74,13 @@ def _evaluated_outside(*_: object) -> Evaluation:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Asked:
-    """What to evaluate: one episode for each policy, then one for each target of the actor."""
+    """Request for episodes: one for each policy, then one for each target of the actor.
+
+    A target is a descriptor that the actor is asked to reach.
+    """
 
     number: int
-    """How many requests were asked before this one."""
+    """Number of requests before this one."""
     policies: np.ndarray
     """[n, P]"""
     actor_targets: np.ndarray
@@ -86,7 +89,7 @@ class Asked:
     """Observations [n + m, O] -> actions [n + m, A], in the order of the rows."""
 
     def __len__(self) -> int:
-        """Return the number of episodes."""
+        """Return the number of episodes that the request asks for."""
         return len(self.policies) + len(self.actor_targets)
 
     def __repr__(self) -> str:
@@ -97,9 +100,10 @@ class Asked:
 
 
 class AskTell(Generic[S]):
-    """A search whose policies are evaluated elsewhere.
+    """A search whose policies are evaluated outside of elites, by a simulator or a robot.
 
-    Told what training would have measured, it takes the steps of a training with the same seed.
+    Given the same results as `train` computes, the search makes the same steps as `train` with that
+    seed.
     """
 
     def __init__(self, algorithm: Algorithm[S], episode_length: int, seed: int = 0):
@@ -116,24 +120,24 @@ class AskTell(Generic[S]):
         self._at = searches.Position()
         self._state: S = self._init(self._iteration_key(), self._centroids)
         self._request: Request | None = None
-        self._started: Evaluation | None = None  # the policies of the start, before its actor
+        self._started: Evaluation | None = None  # results of the initial policies
         self._losses: dict[str, Losses] = {}
         self.metrics: dict[str, np.ndarray] = {}
         """Metrics of the last complete iteration."""
 
     @property
     def state(self) -> S:
-        """The state of the algorithm. Read only: use `save` and `load` to continue elsewhere."""
+        """State of the algorithm. Read only: use `save` and `load` to continue elsewhere."""
         return self._state
 
     @property
     def archive(self) -> Elites:
-        """The elites so far."""
+        """Archive of the search so far, as a sequence of elites."""
         return Elites(self._state.archive, self.algorithm)
 
     @property
     def iteration(self) -> int:
-        """The iteration in progress. 0 is the start."""
+        """Number of the iteration in progress. Iteration 0 evaluates the initial policies."""
         return self._at.iteration
 
     def _iteration_key(self) -> Array:
@@ -142,7 +146,7 @@ class AskTell(Generic[S]):
     # ----------------------------------------------------------------------------------------- ask
 
     def ask(self) -> Asked:
-        """Return what to evaluate next."""
+        """Return the next request: policies and actor descriptors to evaluate."""
         if self._request is not None:
             raise ValueError("ask was called twice: tell the results of the first request first")
         key = self._iteration_key()
@@ -155,7 +159,7 @@ class AskTell(Generic[S]):
         return self.asked()
 
     def asked(self) -> Asked:
-        """Return the request that waits for its results, for instance after `load`."""
+        """Return the request that still waits for its results, for instance after `load`."""
         part = self._part(self._pending())
         n, m = self._rows()
 
@@ -178,7 +182,7 @@ class AskTell(Generic[S]):
         return self._request
 
     def _rows(self) -> tuple[int, int]:
-        """Return how many policies and how many actor rollouts the pending request counts."""
+        """Return the numbers of policies and of actor rollouts that the pending request counts."""
         round_ = self._rounds[-1 if self._at.iteration == 0 else self._at.round]
         algorithm = self.algorithm
         m = actor_rows(algorithm.problem, algorithm.main_td3, algorithm.actor_rollouts)
@@ -187,7 +191,7 @@ class AskTell(Generic[S]):
         return round_.evaluations, m
 
     def _part(self, request: Request) -> Request:
-        """Return the request reduced to the rows that are to be evaluated now."""
+        """Return the request with only the policies and actor targets to evaluate now."""
         n, m = self._rows()
         targets = request.actor_targets if m else request.actor_targets[:0]
         return request._replace(policies=request.policies[:n], actor_targets=targets)
@@ -200,7 +204,7 @@ class AskTell(Generic[S]):
         return act(observations)
 
     def _seen_state(self) -> S:
-        """Return the state from which the start draws the actor's targets."""
+        """Return the state from which the initial request draws the actor's descriptors."""
         if self._at.round == 0 or self._started is None:
             return self._state
         key = self._iteration_key()
@@ -217,7 +221,7 @@ class AskTell(Generic[S]):
         episodes: Sequence[Episode | None] | None = None,
         asked: Asked | None = None,
     ) -> None:
-        """Report the results of the last `ask`, in the order of its rows.
+        """Report the results of the request that `ask` returned last, in the order of its rows.
 
         `fitness` [rows] and `descriptors` [rows, D] in task units are needed by all algorithms,
         `episodes` by those that learn from transitions. Mark an evaluation that failed with NaN,
@@ -248,7 +252,10 @@ class AskTell(Generic[S]):
         self._advance(rounds=self._at.round + 1 if starting else len(self._rounds))
 
     def _advance(self, rounds: int) -> None:
-        """Go on to the next round, or to the next iteration after that many rounds."""
+        """Advance the search to the next round.
+
+        After `rounds` rounds, the next iteration begins.
+        """
         self._request = None
         self._at = self._at.next(rounds)
 
@@ -259,7 +266,10 @@ class AskTell(Generic[S]):
         valid: ArrayLike | None,
         episodes: Sequence[Episode | None] | None,
     ) -> Evaluation:
-        """Check results from outside, and clip descriptors to the bounds."""
+        """Return the reported results as an `Evaluation`, or raise a ValueError.
+
+        Descriptors are clipped to the bounds of the task.
+        """
         on, rows = self.algorithm.problem, sum(self._rows())
         given = {
             "fitness": numbers(fitness, "fitness"),
@@ -273,7 +283,7 @@ class AskTell(Generic[S]):
             if given[name].shape != shape:
                 raise ValueError(f"{name} must have shape {shape}, got {given[name].shape}")
         places = given["descriptors"]
-        # An infinite descriptor is a failure, not a place beyond the bounds.
+        # An infinite descriptor is a failed evaluation, not a value beyond the bounds.
         known = np.isfinite(places)
         places = np.where(known, np.clip(places, on.descriptor_low, on.descriptor_high), np.nan)
         succeeded = given["valid"] & np.isfinite(given["fitness"]) & known.all(1)
@@ -295,6 +305,7 @@ class AskTell(Generic[S]):
         )  # fmt: skip
 
     def _refuse_missing_descriptors(self, episodes: Sequence[Episode | None]) -> None:
+        """Raise a ValueError if the algorithm needs state descriptors and an episode has none."""
         layout = self.algorithm.replay_layout
         if layout is None or "state_descriptor" not in layout:
             return
@@ -306,7 +317,7 @@ class AskTell(Generic[S]):
                 )
 
     def _with_actor_rows(self, results: Evaluation) -> Evaluation:
-        """Return the policies' results with failed actor rollouts beside them."""
+        """Return the policies' results with rows of failed actor rollouts appended."""
         algorithm = self.algorithm
         m = actor_rows(algorithm.problem, algorithm.main_td3, algorithm.actor_rollouts)
 
@@ -325,21 +336,27 @@ class AskTell(Generic[S]):
     # ------------------------------------------------------------------------------- save and load
 
     def save(self, path: str | Path) -> None:
-        """Write the search to a file, at any time between two calls. Replaces it as a whole."""
+        """Write the search to a file, at any time between two calls.
+
+        An existing file is replaced as a whole.
+        """
         saved = Saved(
             self._at, self._state, self._request, self._started, self._losses, self.metrics
         )
         searches.save(Path(path), self._facts(), saved)
 
     def load(self, path: str | Path) -> None:
-        """Continue a search that `save` wrote, with the same task, algorithm and seed."""
+        """Replace this search by one that `save` wrote, to continue it.
+
+        Both must have the same task, algorithm, hyperparameters and seed.
+        """
         shapes = jax.eval_shape(self.algorithm.init, self._key, self._centroids)
         saved = searches.load(Path(path), self._facts(), shapes)
         self._at, self._state, self._request = saved.position, saved.state, saved.request
         self._started, self._losses, self.metrics = saved.started, saved.losses, saved.metrics
 
     def _facts(self) -> dict[str, str | int]:
-        """Return what must agree between the search that was saved and the one that loads it."""
+        """Return, by name, the values that a saved search and the one that loads it must share."""
         problem = self.algorithm.problem
         hyperparameters = {
             f"hyperparameter {k}": str(v) for k, v in vars(self.algorithm.hp).items()
@@ -356,22 +373,26 @@ class AskTell(Generic[S]):
 
 def ask_tell(
     task: str | Task | ExternalTask,
-    algorithm: str | Algorithm = "dcg_me",
+    algorithm: str | Builder | Algorithm = "dcg_me",
     *,
     seed: int = 0,
+    preset: str = "paper",
+    hp: Hyperparameters | None = None,
     **hyperparameters: Value,
 ) -> AskTell:
-    """Start a search whose policies are evaluated elsewhere.
+    """Return a new search whose policies are evaluated outside of elites.
 
     `task` gives sizes and bounds: a name, a `Task`, or an `ExternalTask` record of your own robot.
-    Everything else is a field of `Hyperparameters`.
+    `algorithm`, `preset`, `hp` and further arguments are those of `elites.build`. An algorithm that
+    is built already may be given too.
     """
     if isinstance(task, str):
         task = tasks.make(task)
     on = task.problem() if isinstance(task, ExternalTask) else problem(task)
-    if isinstance(algorithm, str):
-        algorithm = build_algorithm(algorithm, on, Hyperparameters.of(hyperparameters))
-    elif hyperparameters:
+    if not isinstance(algorithm, Algorithm):
+        values = hyperparameters_of(preset, hp, hyperparameters, arguments=("seed", "preset", "hp"))
+        algorithm = build_algorithm(algorithm, on, values)
+    elif hyperparameters or hp is not None:
         raise ValueError("an algorithm that is built already takes no hyperparameters")
     if dataclasses.replace(algorithm.problem, rollout=on.rollout) != on:
         raise ValueError(
@@ -382,7 +403,10 @@ def ask_tell(
 
 
 def _flags(valid: ArrayLike) -> np.ndarray:
-    """Return validity as booleans, or raise a ValueError for anything but True and False."""
+    """Return validity flags [rows] as booleans.
+
+    Raises a ValueError for other values than True and False.
+    """
     array = np.asarray(valid)
     if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
         raise ValueError("valid must be True or False for every row")
@@ -390,14 +414,17 @@ def _flags(valid: ArrayLike) -> np.ndarray:
 
 
 def _padded(results: Evaluation, request: Request, n: int) -> Evaluation:
-    """Return results for all rows of a request: those beyond the first n only pad the batch."""
+    """Return results for all rows of a request, from those that were reported.
+
+    Rows of policies after the first n only pad the batch. They repeat the result of policy n.
+    """
     policies = jnp.minimum(jnp.arange(len(request.policies)), n - 1)
     actors = jnp.arange(n, len(results.fitness))
     return take(results, jnp.concatenate([policies, actors]))
 
 
 def _joined(started: Evaluation, results: Evaluation, n: int) -> Evaluation:
-    """Return the results of the first n policies, then those of the actor rollouts."""
+    """Return the initial results of the first n policies, then those of the actor rollouts."""
     policies = take(started, jnp.arange(n))
     return Evaluation(
         jnp.concatenate([policies.fitness, results.fitness]),

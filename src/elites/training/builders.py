@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from elites import references
+from elites import presets, references
 from elites.core import algorithms, catalogue
 from elites.core.algorithm import Algorithm
-from elites.core.hyperparameters import Hyperparameters
+from elites.core.hyperparameters import Hyperparameters, Value
 from elites.core.types import Problem
 
 Builder = Callable[[Problem, Hyperparameters], Algorithm]  # an algorithm of your own
 
 
+def hyperparameters_of(
+    preset: str,
+    hp: Hyperparameters | None,
+    given: Mapping[str, Value],
+    arguments: tuple[str, ...] = (),
+) -> Hyperparameters:
+    """Return the hyperparameters of a preset or of the record `hp`, with the `given` ones replaced.
+
+    Raises a ValueError for names that do not exist. `arguments` are further names to suggest.
+    """
+    if hp is not None and not isinstance(hp, Hyperparameters):
+        raise ValueError(
+            f"hp must be an elites.Hyperparameters record, got {references.kind(hp)}. Give single "
+            "values by name, such as cells=256"
+        )
+    Hyperparameters.of(given, arguments=arguments)
+    base = presets.get(preset).hp if hp is None else hp
+    return Hyperparameters.of({**vars(base), **given})
+
+
 def build_algorithm(algorithm: str | Builder, on: Problem, hp: Hyperparameters) -> Algorithm:
-    """Build an algorithm on a problem, or raise a ValueError that says what it is instead."""
+    """Return an algorithm built on a problem from a name, FILE.py:FUNCTION or a function.
+
+    A ValueError is raised for anything else, and for a function that returns no `Algorithm`.
+    """
     if not isinstance(algorithm, str):
         if not callable(algorithm):
             raise ValueError(
@@ -45,7 +68,10 @@ def _checked(built: object, name: str) -> Algorithm:
 
 
 def lasting_name(algorithm: str | Builder) -> str:
-    """Return a name by which another process finds an algorithm, or raise a ValueError."""
+    """Return a name by which another process finds the algorithm, or raise a ValueError.
+
+    The name is that of a published algorithm, or FILE.py:FUNCTION with the full path.
+    """
     if isinstance(algorithm, str):
         return references.absolute(catalogue.check(algorithm))
     for name, published in algorithms.ALGORITHMS.items():

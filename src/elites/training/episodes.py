@@ -1,4 +1,4 @@
-"""Episodes that were run elsewhere, as the transitions that the algorithms learn from."""
+"""Convert recorded episodes to the transitions that the algorithms learn from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from elites.core.types import Problem, Transitions
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Episode:
-    """One episode of t steps."""
+    """Record of one episode of t steps."""
 
     observations: ArrayLike
     """[t + 1, O] before every step, and after the last one"""
@@ -31,10 +31,10 @@ class Episode:
 def transitions(
     episodes: Sequence[Episode | None], valid: np.ndarray, problem: Problem, length: int
 ) -> Transitions:
-    """Return episodes as transitions of `length` steps, masked after each episode's end.
+    """Return n episodes as `Transitions` of arrays [length, n, ...], masked after each end.
 
-    An episode that failed may be None. Its steps, and those of rows that are not `valid`, are
-    masked as a whole. With a `length` of 0, for algorithms without a learner, there are no steps.
+    An episode that failed may be None. All its steps are masked, as are those of rows that are not
+    `valid`. A `length` of 0, for algorithms without a learner, gives no steps.
     """
     rows, size = len(episodes), problem.descriptor_size
     columns = {
@@ -61,7 +61,10 @@ def transitions(
 
 
 def _checked(episode: Episode, what: str, problem: Problem, length: int) -> dict[str, np.ndarray]:
-    """Return the arrays of an episode by name, or raise a ValueError that says what is wrong."""
+    """Return the arrays of an episode by transition field, or raise a ValueError.
+
+    `what` names the episode in the message, which says what is wrong with it.
+    """
     rewards = numbers(episode.rewards, f"{what}: rewards")
     steps = rewards.shape[0] if rewards.ndim == 1 else 0
     if not 1 <= steps <= length:
@@ -83,7 +86,7 @@ def _checked(episode: Episode, what: str, problem: Problem, length: int) -> dict
     if episode.state_descriptors is not None:
         places = numbers(episode.state_descriptors, f"{what}: state_descriptors")
         expected["state_descriptors"] = (places, (steps, problem.descriptor_size))
-        # Clipped as the library's own rollouts are, so that leaving the bounds is not novel.
+        # Clipped, as in the library's own rollouts, so that leaving the bounds is not novel.
         found["state_descriptor"] = np.clip(places, problem.descriptor_low, problem.descriptor_high)
     for name, (array, shape) in expected.items():
         if array.shape != shape:

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import SupportsIndex
 
@@ -20,14 +20,16 @@ import numpy as np
 from elites import presets, references, tasks
 from elites.core.algorithm import Algorithm, S
 from elites.core.hyperparameters import Hyperparameters, Value
+from elites.tasks import checking
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
-from elites.training.builders import Builder, build_algorithm
+from elites.training.builders import Builder, build_algorithm, hyperparameters_of
 from elites.training.progress import Progress, can_overwrite
 from elites.training.results import Run, Source, named
 from elites.training.seeds import Batched, iteration_keys, seed_keys
 from elites.training.stopping import Interrupts, StopTraining, TrainingInterrupted
 
+MAX_SEEDS = 10_000
 Callback = Callable[[int, dict[str, np.ndarray]], object]  # (iteration, metrics by name [seeds])
 
 
@@ -39,7 +41,9 @@ def build(
     hp: Hyperparameters | None = None,
     **hyperparameters: Value,
 ) -> Algorithm:
-    """Build an algorithm on a task: `start(key) -> state`, `step(state, key) -> state, metrics`.
+    """Return an algorithm built on a task, to run in your own loop.
+
+    The result has `start(key) -> state` and `step(state, key) -> state, metrics`.
 
     `task` is a name, FILE.py:FUNCTION, a `Task`, or a function that returns one. `algorithm` is a
     name, FILE.py:FUNCTION, or a function of a problem and hyperparameters.
@@ -47,7 +51,7 @@ def build(
     Hyperparameters are those of the preset (paper, demo or smoke). A record `hp` replaces all of
     them, and those given by name replace single ones.
     """
-    return _build(_task_of(task), algorithm, _hyperparameters(preset, hp, hyperparameters))
+    return _build(_task_of(task), algorithm, hyperparameters_of(preset, hp, hyperparameters))
 
 
 def train(
@@ -62,7 +66,9 @@ def train(
     hp: Hyperparameters | None = None,
     **hyperparameters: Value,
 ) -> Run:
-    """Train until the first iteration that reaches the budget of evaluations.
+    """Train an algorithm on a task and return the run: archives, actors and metrics of all seeds.
+
+    Training ends with the first iteration that reaches the budget of evaluations.
 
     `seeds` is their number, or the seeds themselves. `evaluations` is the budget of each seed, the
     preset's if not given. See `build` for the task, the algorithm and the hyperparameters.
@@ -76,10 +82,25 @@ def train(
     Ctrl-C ends training after the current iteration and raises `elites.TrainingInterrupted`, a
     KeyboardInterrupt whose attribute `run` is the run so far. A second Ctrl-C raises at once.
     """
-    on, values = _task_of(task), _hyperparameters(preset, hp, hyperparameters)
+    _check_names(hyperparameters)
+    on, values = _task_of(task), hyperparameters_of(preset, hp, hyperparameters)
+    checking.check_own(on)
     budget = presets.get(preset).evaluations if evaluations is None else evaluations
     source = Source(values, budget, preset, on, task, algorithm)
     return _train(_build(on, algorithm, values), source, seeds, progress, callback)
+
+
+_ARGUMENTS = ("seeds", "evaluations", "preset", "progress", "callback", "hp")
+
+
+def _check_names(values: Mapping[str, Value]) -> None:
+    """Raise a ValueError if a name is neither an argument of `train` nor a hyperparameter."""
+    if "seed" in values:
+        raise ValueError(
+            f"unknown argument 'seed'. seeds=[{values['seed']!r}] trains the seed of that number; "
+            "seeds=N trains N seeds, from 0 on"
+        )
+    Hyperparameters.of(values, arguments=_ARGUMENTS)
 
 
 def train_algorithm(
@@ -90,7 +111,10 @@ def train_algorithm(
     progress: bool | Callback | None = None,
     callback: Callback | Sequence[Callback] = (),
 ) -> Run[S]:
-    """Train an algorithm that is already built, from the registry or your own. See `train`."""
+    """Train an algorithm that is already built and return the run.
+
+    See `train` for the arguments.
+    """
     return _train(algorithm, Source(algorithm.hp, evaluations), seeds, progress, callback)
 
 
@@ -101,8 +125,7 @@ def _train(
     progress: bool | Callback | None,
     callback: Callback | Sequence[Callback],
 ) -> Run[S]:
-    chosen = seeds if isinstance(seeds, Sequence) else range(_integer("seeds", seeds))
-    seeds = checked_seeds(chosen)
+    seeds = checked_seeds(list(seeds) if isinstance(seeds, Iterable) else _first_seeds(seeds))
     total = iterations_for(algorithm, source.evaluations)
     callbacks = _callbacks(progress, callback)
     history: list[dict[str, np.ndarray]] = []
@@ -132,7 +155,7 @@ def _train(
 
 @functools.cache
 def _kernels() -> Path | None:
-    """Return a directory that remembers, for this process, which kernels the compiler chose.
+    """Return this process's directory of the kernels that the compiler chose, None without a GPU.
 
     With it, a re-evaluation on a GPU computes the bits of training, and `save` keeps the choices.
     """
@@ -145,7 +168,7 @@ def _kernels() -> Path | None:
 
 @contextlib.contextmanager
 def _display(progress: bool | Callback | None, total: int) -> Iterator[Progress | None]:
-    """Show the progress display while training runs, if it is wanted."""
+    """Return a context with the progress display, or with None if no display is wanted."""
     wanted = can_overwrite(sys.stderr) if progress is None and sys.stderr else progress is True
     display = Progress(total) if wanted else None
     try:
@@ -158,9 +181,14 @@ def _display(progress: bool | Callback | None, total: int) -> Iterator[Progress 
 def _callbacks(
     progress: bool | Callback | None, callback: Callback | Sequence[Callback]
 ) -> list[Callback]:
-    """Return all functions to call after an iteration, or raise if one of them is none."""
+    """Return all functions to call after an iteration.
+
+    Raises a ValueError if one is not callable.
+    """
     found = list(callback) if isinstance(callback, Sequence) else [callback]
     if progress is not None and not isinstance(progress, bool):
+        if not callable(progress):
+            raise ValueError(f"progress must be True, False or a function, got {progress!r}")
         found.insert(0, progress)
     for function in found:
         if not callable(function):
@@ -174,7 +202,7 @@ def _report(
     display: Progress | None,
     callbacks: Sequence[Callback],
 ) -> None:
-    """Show an iteration and call the callbacks, each with a dictionary of its own."""
+    """Show an iteration on the display and call the callbacks, each with its own dictionary."""
     if display:
         display.update(
             iteration,
@@ -197,19 +225,26 @@ def _task_of(task: str | Task | Callable[[], Task]) -> Task:
     return made
 
 
-def _hyperparameters(
-    preset: str, hp: Hyperparameters | None, given: Mapping[str, Value]
-) -> Hyperparameters:
-    base = presets.get(preset).hp if hp is None else hp
-    return Hyperparameters.of({**vars(base), **given})
-
-
 def _build(task: Task, algorithm: str | Builder, hp: Hyperparameters) -> Algorithm:
     return build_algorithm(algorithm, problem(task), hp)
 
 
+def _first_seeds(count: SupportsIndex) -> range:
+    """Return the seeds from 0 on, or raise a ValueError if their number is too large."""
+    number = _integer("seeds", count)
+    if number > MAX_SEEDS:
+        raise ValueError(
+            f"seeds must be at most {MAX_SEEDS}, got {number}. seeds=[{number}] trains one seed"
+        )
+    return range(number)
+
+
 def checked_seeds(seeds: Sequence[int]) -> list[int]:
-    """Return seeds as a list, or raise a ValueError if they are no seeds or not all different."""
+    """Return the seeds as a list of ints, or raise a ValueError if they are invalid.
+
+    A seed is a whole number from 0 to 2**32 - 1. All seeds must be different, and there must be at
+    least one.
+    """
     found = [_integer("seeds", seed) for seed in seeds]
     if not found:
         raise ValueError("seeds must be at least 1")
@@ -222,7 +257,10 @@ def checked_seeds(seeds: Sequence[int]) -> list[int]:
 
 
 def iterations_for(algorithm: Algorithm, evaluations: int) -> int:
-    """Return the iterations until the budget is reached. The first policies count towards it."""
+    """Return the number of iterations until the budget of evaluations is reached.
+
+    The evaluations of the initial policies count towards the budget.
+    """
     evaluations = _integer("evaluations", evaluations)
     initial, each = algorithm.initial_evaluations, algorithm.evaluations_per_iteration
     if evaluations < initial + each:
@@ -234,6 +272,8 @@ def iterations_for(algorithm: Algorithm, evaluations: int) -> int:
 
 
 def _integer(name: str, value: SupportsIndex) -> int:
+    if isinstance(value, bool):
+        raise ValueError(f"{name} must be a whole number, got {value!r}")
     try:
         return operator.index(value)
     except TypeError:

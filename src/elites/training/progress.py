@@ -6,6 +6,7 @@ Elsewhere, in a log file for example, plain lines are printed at intervals.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sys
 import threading
@@ -15,11 +16,13 @@ from typing import TextIO
 
 from elites.words import duration
 
-_LINES_EVERY = 15.0  # seconds between two lines where nothing can be overwritten
+_LINES_EVERY = 15.0  # seconds between two plain lines
+_FIELDS = ("count", "left", "qd_score", "coverage", "bar", "evaluations", "speed")
+"""Fields of the progress line, the most important first. A narrow terminal shows the first few."""
 
 
 class Progress:
-    """Progress display of one training."""
+    """Progress display of a training run, which starts or resumes at iteration `start`."""
 
     def __init__(self, total: int, start: int = 0, stream: TextIO | None = None):
         self.total, self.first = total, start
@@ -30,12 +33,15 @@ class Progress:
         self._shown = 0  # characters of the changing line; 0 if there is none
 
     def say(self, text: str) -> None:
-        """Print a permanent line above the changing one."""
+        """Print a permanent line of text above the changing progress line."""
         self._write(f"{self._clearing()}{text}\n")
 
     @contextlib.contextmanager
     def compiling(self, report: bool = True) -> Iterator[None]:
-        """Show how long the compiler has been at work; `report` leaves a line about it."""
+        """Return a context that shows how long the compiler has been running.
+
+        With `report`, the total time is printed at the end.
+        """
         begun = time.perf_counter()
         over = threading.Event()
 
@@ -60,7 +66,7 @@ class Progress:
         self._begun = time.perf_counter()
 
     def update(self, iteration: int, evaluations: float, qd_score: float, coverage: float) -> None:
-        """Show the state after an iteration. Calls in quick succession are passed over."""
+        """Show an iteration's metrics, unless the display was updated a moment ago."""
         now = time.perf_counter()
         every = 0.1 if self.terminal else _LINES_EVERY
         if now - self._printed < every and iteration < self.total:
@@ -68,28 +74,43 @@ class Progress:
         self._printed = now
         rate = (iteration - self.first) / max(now - self._begun, 1e-9)
         left = (self.total - iteration) / rate if rate > 0 else float("inf")
-        facts = (
-            f"{iteration}/{self.total}  {_speed(rate)}  {evaluations:,.0f} evaluations  "
-            f"QD-score {qd_score:,.0f}  coverage {100 * coverage:.1f} %  {duration(left)} left"
-        )
+        fields = {
+            "bar": _bar(iteration / self.total),
+            "count": f"{iteration}/{self.total}",
+            "speed": _speed(rate),
+            "evaluations": f"{evaluations:,.0f} evaluations",
+            "qd_score": f"QD-score {qd_score:,.0f}",
+            "coverage": f"coverage {100 * coverage:.1f} %",
+            "left": f"{duration(left)} left",
+        }
         if self.terminal:
-            self._show(f"{_bar(iteration / self.total)} {facts}")
+            self._show(_fitted(fields, self._width()))
         else:
-            self.say(facts)
+            del fields["bar"]
+            self.say("  ".join(fields.values()))
 
     def close(self) -> None:
-        """End the display. The last state of the line stays."""
+        """End the progress display. The last state of the line stays visible."""
         if self._shown:
             self._write("\n")
             self._shown = 0
 
     def _show(self, text: str) -> None:
-        text = text[: _width(self.stream)]
-        if _notebook(self.stream):  # which cannot erase a line: overwrite the rest of it
+        text = text if len(text) <= self._width() else ""
+        if _notebook(self.stream):  # cannot erase a line, so the rest is overwritten
             self._write(f"\r{text.ljust(self._shown)}")
         else:
             self._write(f"\r\x1b[K{text}")
         self._shown = len(text)
+
+    def _width(self) -> int:
+        """Return how many characters fit on a line: one less than the terminal has columns."""
+        if _notebook(self.stream):
+            return 120
+        columns = 0
+        with contextlib.suppress(OSError, ValueError):  # the stream is no terminal of the system
+            columns = os.get_terminal_size(self.stream.fileno()).columns
+        return (columns or shutil.get_terminal_size().columns) - 1
 
     def _clearing(self) -> str:
         shown, self._shown = self._shown, 0
@@ -98,14 +119,14 @@ class Progress:
         return "\r\x1b[K" if shown else ""
 
     def _write(self, text: str) -> None:
-        # Training goes on when nobody reads any more: a closed terminal, a pipe into `head`.
+        # A closed terminal, or a pipe into `head`, must not stop training.
         with contextlib.suppress(OSError, ValueError):
             self.stream.write(text)
             self.stream.flush()
 
 
 def can_overwrite(stream: TextIO) -> bool:
-    """Return whether a line can be replaced there: on a terminal or in a notebook."""
+    """Return whether lines on a stream can be overwritten: on a terminal or in a notebook."""
     with contextlib.suppress(ValueError):  # a closed stream
         return stream.isatty() or _notebook(stream)
     return False
@@ -115,11 +136,19 @@ def _notebook(stream: TextIO) -> bool:
     return type(stream).__module__.startswith("ipykernel")
 
 
-def _width(stream: TextIO) -> int:
-    return 120 if _notebook(stream) else shutil.get_terminal_size().columns - 1
+def _fitted(fields: dict[str, str], width: int) -> str:
+    """Return the fields of the progress line joined in their order.
+
+    The least important fields are dropped until the line fits into `width` characters.
+    """
+    for count in range(len(_FIELDS), 0, -1):
+        line = "  ".join(text for name, text in fields.items() if name in _FIELDS[:count])
+        if len(line) <= width:
+            return line
+    return ""
 
 
-def _bar(share: float, width: int = 20) -> str:
+def _bar(share: float, width: int = 10) -> str:
     full = int(share * width)
     return f"[{'#' * full}{'.' * (width - full)}]"
 

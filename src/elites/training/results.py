@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.core import archive as archives
-from elites.core import networks, td3
+from elites.core import counter, distances, networks, td3
 from elites.core.algorithm import Algorithm, Metrics, S
 from elites.core.archive import Archive
 from elites.core.hyperparameters import Hyperparameters
@@ -28,7 +28,7 @@ from elites.training.seeds import Batched, reevaluation_keys, seed_keys
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Elite:
-    """One policy of the archive. Call it on an observation, or on rows of observations."""
+    """One policy of the archive. Call the elite on an observation, or on rows of observations."""
 
     policy: np.ndarray = dataclasses.field(repr=False)  # [P]
     fitness: float
@@ -39,14 +39,14 @@ class Elite:
     network: MLP = dataclasses.field(repr=False)
 
     def __call__(self, observation: ArrayLike) -> Array:
-        """Return the actions at observations [..., O]."""
+        """Return the actions [..., A] of the elite at observations [..., O]."""
         seen = _checked_observation(self.network.sizes[0], observation)
         layers = networks.unflatten(self.network, jnp.asarray(self.policy))
         return networks.apply(self.network, layers, seen)
 
 
 class Cells(NamedTuple):
-    """An archive as NumPy arrays, empty cells included; see `Archive`."""
+    """An archive as NumPy arrays with one row per cell, empty cells included. See `Archive`."""
 
     policies: np.ndarray  # [C, P]
     fitness: np.ndarray  # [C], -inf where a cell is empty
@@ -104,40 +104,44 @@ class Elites(Sequence[Elite]):
 
     @property
     def fitness(self) -> np.ndarray:
-        """Fitness [n] of the elites."""
+        """Fitness [n] of the n elites, in the order of their cells."""
         return self.arrays.fitness[self.cells]
 
     @property
     def descriptors(self) -> np.ndarray:
-        """Descriptors [n, D] that the elites reached, in task units."""
+        """Descriptors [n, D] that the n elites reached, in task units."""
         return self.arrays.descriptors[self.cells]
 
     @property
     def policies(self) -> np.ndarray:
-        """Parameters [n, P] of the elites."""
+        """Network parameters [n, P] of the n elites."""
         return self.arrays.policies[self.cells]
 
     @property
     def coverage(self) -> float:
-        """Share of cells that hold an elite."""
+        """Share of the archive's cells that hold an elite, from 0 to 1."""
         return len(self.cells) / len(self.arrays.fitness)
 
     @property
     def qd_score(self) -> float:
-        """Sum of the elites' fitness."""
+        """QD-score of the archive: the sum of the elites' fitness."""
         return float(self.fitness.sum())
 
     def nearest(self, descriptor: ArrayLike) -> Elite:
-        """Return the elite whose descriptor is nearest to the given one, in task units."""
-        target = np.asarray(_checked_descriptor(self.algorithm, descriptor))
-        if target.ndim != 1 or not np.isfinite(target).all():
+        """Return the elite whose descriptor is nearest to a descriptor [D] in task units.
+
+        Distances are relative to the ranges of the descriptor, as those of the cells are.
+        """
+        target = _checked_descriptor(self.algorithm, descriptor)
+        if target.ndim != 1 or not jnp.isfinite(target).all():
             raise ValueError(f"nearest takes one descriptor of finite numbers, got {descriptor!r}")
         self._refuse_empty()
-        distance = np.sum((self.descriptors - target) ** 2, axis=-1)
-        return self[int(np.argmin(distance))]
+        weights = self.algorithm.problem.weights
+        found = distances.nearest_row(target[None], jnp.asarray(self.descriptors), weights)
+        return self[int(found[0])]
 
     def best(self) -> Elite:
-        """Return the fittest elite."""
+        """Return the elite with the highest fitness."""
         self._refuse_empty()
         return self[int(np.argmax(self.fitness))]
 
@@ -151,18 +155,21 @@ class Elites(Sequence[Elite]):
 
 @dataclasses.dataclass(frozen=True)
 class Actor:
-    """The actor of the main learner. Call it on observations and, if conditioned, descriptors."""
+    """Actor of the main learner.
+
+    Call the actor on observations and, if conditioned, descriptors.
+    """
 
     parameters: np.ndarray
     algorithm: Algorithm = dataclasses.field(repr=False)
 
     @property
     def conditioned(self) -> bool:
-        """Whether it takes a descriptor."""
+        """Whether the actor takes a descriptor."""
         return self.algorithm.conditioned
 
     def __call__(self, observation: ArrayLike, descriptor: ArrayLike | None = None) -> Array:
-        """Return the actions at observations [..., O] for descriptors in task units."""
+        """Return the actions [..., A] at observations [..., O] for descriptors in task units."""
         learner, problem = self.algorithm.main_td3, self.algorithm.problem
         assert learner is not None
         observation = _checked_observation(problem.observation_size, observation)
@@ -197,7 +204,7 @@ def _checked_descriptor(algorithm: Algorithm, descriptor: ArrayLike) -> Array:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rollout:
-    """Result of one episode."""
+    """Result of one episode: fitness, descriptor, validity and number of steps."""
 
     fitness: float
     descriptor: np.ndarray  # [D] in task units
@@ -208,7 +215,7 @@ class Rollout:
 
 @dataclasses.dataclass(frozen=True)
 class SeedResult:
-    """Result of one seed."""
+    """Result of one seed of a run: its archive, actor and metrics."""
 
     archive: Elites
     actor: Actor | None
@@ -217,7 +224,10 @@ class SeedResult:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What a run was trained from, so that it can be saved and built again."""
+    """Task, algorithm and settings that a run was trained from.
+
+    With them, the run can be saved and built again.
+    """
 
     hp: Hyperparameters
     evaluations: int
@@ -233,7 +243,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Run(Generic[S]):
-    """Result of a training run.
+    """Result of a training run: archives, actors and metrics of all seeds.
 
     `archive` and `actor` belong to the seed with the highest QD-score.
     """
@@ -255,7 +265,7 @@ class Run(Generic[S]):
 
     @functools.cached_property
     def best(self) -> int:
-        """Index of the seed with the highest QD-score."""
+        """Position in `seeds` of the seed with the highest QD-score."""
         scores = jax.vmap(lambda archive: archives.summary(archive).qd_score)(self.archives)
         return int(np.argmax(np.asarray(scores)))
 
@@ -265,16 +275,16 @@ class Run(Generic[S]):
 
     @property
     def archive(self) -> Elites:
-        """Archive of the best seed."""
+        """Archive of the seed with the highest QD-score, as a sequence of elites."""
         return self._best_result.archive
 
     @property
     def actor(self) -> Actor | None:
-        """Actor of the best seed."""
+        """Actor of the seed with the highest QD-score, None if the algorithm trains none."""
         return self._best_result.actor
 
     def seed(self, index: int) -> SeedResult:
-        """Return archive, actor and metrics of one seed, by its position in `seeds`."""
+        """Return the archive, actor and metrics of one seed, by its position in `seeds`."""
         if not -len(self.seeds) <= index < len(self.seeds):
             raise ValueError(
                 f"there is no seed at position {index}: this run has {len(self.seeds)} seeds, "
@@ -289,7 +299,7 @@ class Run(Generic[S]):
         )
 
     def __str__(self) -> str:
-        """Say in a few lines what the run is."""
+        """Return a text of a few lines: algorithm, task, seeds, QD-scores, archive and actor."""
         best = self.seeds[self.best]
         scores = [round(self.seed(i).archive.qd_score, 1) for i in range(len(self.seeds))]
         lines = [
@@ -310,11 +320,17 @@ class Run(Generic[S]):
         return Batched(self.algorithm, len(self.seeds), self.kernels)
 
     def rollout(self, elite: Elite) -> Rollout:
-        """Run an episode of an elite, with the compiled program that evaluated it in training.
+        """Run an episode of an elite and return its fitness, descriptor, validity and steps.
 
-        On a deterministic task and on the same kind of device, the result is what the archive says,
-        to the bit.
+        The episode runs in the compiled program that evaluated the elite in training. On a
+        deterministic task and the same kind of device, the result equals the archive's entry to the
+        bit.
         """
+        if not isinstance(elite, Elite) or elite.policy.shape != (self.algorithm.policy.size,):
+            raise ValueError(
+                f"rollout takes an elite with {self.algorithm.policy.size} parameters, one of this "
+                f"run's archives; got {elite!r}"
+            )
         shape = (len(self.seeds), self.algorithm.batch)
         policies = jnp.broadcast_to(jnp.asarray(elite.policy), (*shape, len(elite.policy)))
         keys = reevaluation_keys(seed_keys(self.seeds))
@@ -328,16 +344,19 @@ class Run(Generic[S]):
         )
 
     def reevaluate(self) -> Reevaluation:
-        """Evaluate archive and actor again: the actor's QD-score and descriptor errors, by seed."""
+        """Evaluate the archives and actors again and return their scores [seeds].
+
+        The result holds QD-scores, coverages and descriptor errors, as NumPy arrays.
+        """
         keys = reevaluation_keys(seed_keys(self.seeds))
         return jax.tree.map(np.asarray, self._batched.reevaluate(self.archives, self.actors, keys))
 
     def save(
         self, directory: Path | str, *, task: str | None = None, algorithm: str | None = None
     ) -> Path:
-        """Write a run directory that every command accepts, `elites resume` included.
+        """Write the run to a directory that every command accepts, and return the directory's path.
 
-        See `elites.save`, which this calls.
+        `elites resume` accepts the directory too. See `elites.save`, which this method calls.
         """
         import elites  # the package knows where runs are saved; training itself does not
 
@@ -345,10 +364,12 @@ class Run(Generic[S]):
 
 
 def named(metrics: Metrics) -> dict[str, np.ndarray]:
-    """Return metrics by name, such as `added.ga` and `critic_loss.quality`."""
+    """Return the metrics as arrays by name, such as `added.ga` and `critic_loss.quality`."""
     table = {}
     for name, value in metrics._asdict().items():
-        if isinstance(value, dict):
+        if name == "env_steps":
+            table[name] = counter.value(value)
+        elif isinstance(value, dict):
             table |= {f"{name}.{part}": np.asarray(v) for part, v in value.items()}
         else:
             table[name] = np.asarray(value)

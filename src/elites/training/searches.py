@@ -1,7 +1,7 @@
-"""Save a search that is driven from outside, and load it, in the middle of an exchange too.
+"""Save and load an ask-and-tell search, also while a request waits for its results.
 
-A search is one `.npz` file: arrays by name, and an entry `search` with facts in JSON. Nothing in it
-is executed when it is read.
+A search is one `.npz` file with named arrays, and an entry `search` with facts in JSON. Reading it
+executes no code.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ Facts = Mapping[str, str | int]
 
 @dataclasses.dataclass(frozen=True)
 class Position:
-    """How far a search is."""
+    """Progress of an ask-and-tell search: iteration, round and number of answered requests."""
 
     iteration: int = 0
-    """0 is the start."""
+    """0 for the initial policies."""
     round: int = 0
     told: int = 0
-    """Requests that were told so far."""
+    """Number of requests whose results were told."""
 
     def next(self, rounds: int) -> Position:
-        """Return the position after a request is told, in an iteration of that many rounds."""
+        """Return the position after one more answered request.
+
+        `rounds` is the number of rounds of the iteration.
+        """
         if self.round + 1 < rounds:
             return Position(self.iteration, self.round + 1, self.told + 1)
         return Position(self.iteration + 1, 0, self.told + 1)
@@ -45,7 +48,7 @@ class Position:
 
 @dataclasses.dataclass(frozen=True)
 class Saved(Generic[S]):
-    """Everything that a search needs to continue."""
+    """Everything that an ask-and-tell search needs to continue, as written to its file."""
 
     position: Position
     state: S
@@ -58,7 +61,7 @@ class Saved(Generic[S]):
 
 
 def save(path: Path, facts: Facts, saved: Saved[S]) -> None:
-    """Write a search to a file, which is replaced as a whole or not at all."""
+    """Write an ask-and-tell search to an `.npz` file. The file is replaced atomically."""
     entries: dict[str, Any] = {
         **_named("state", saved.state),
         **_named("request", saved.request),
@@ -80,7 +83,11 @@ def save(path: Path, facts: Facts, saved: Saved[S]) -> None:
 
 
 def load(path: Path, facts: Facts, shapes: S) -> Saved[S]:
-    """Read a search that has these facts, and a state of these shapes."""
+    """Return the ask-and-tell search saved in an `.npz` file.
+
+    A ValueError is raised if its facts (algorithm, task, seed, ...) or the shapes of its state are
+    not the given ones.
+    """
     try:
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -107,7 +114,10 @@ def load(path: Path, facts: Facts, shapes: S) -> Saved[S]:
 
 
 def _named(prefix: str, tree: object) -> dict[str, np.ndarray]:
-    """Return the arrays of a tree by name. Random keys are stored as their numbers."""
+    """Return the arrays of a tree by name, as "prefix/path".
+
+    Random keys become arrays of numbers.
+    """
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
@@ -122,7 +132,7 @@ def _those_of(prefix: str, arrays: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def _state(path: Path, shapes: S, arrays: Mapping[str, np.ndarray]) -> S:
-    """Rebuild a state, checking every array against its shape and type."""
+    """Return the state rebuilt from named arrays, each checked against its shape and type."""
     leaves = []
     for place, shape in jax.tree_util.tree_leaves_with_path(shapes):
         name = "state/" + jax.tree_util.keystr(place, simple=True, separator=".")

@@ -1,8 +1,8 @@
-"""Run an algorithm over a batch of seeds, and say how each of its stages is compiled.
+"""Run an algorithm over a batch of seeds, with each of its stages compiled separately.
 
-Every array of a state gets the seeds as its first axis. The stages are compiled one by one, so that
-the rollouts that fill the archive and those that re-evaluate it run in the same executable. That is
-why an elite that is evaluated again gives the same bits.
+Every array of a state gets the seeds as its first axis. Because the stages are separate, the
+rollouts that fill the archive and those that re-evaluate it run in the same executable.
+Re-evaluating an elite therefore gives the same bits.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ CompilerOptions = dict[str, bool | int | float | str]
 
 
 class Stage(NamedTuple):
-    """Options with which a stage is compiled."""
+    """Compilation options of one stage of an algorithm, such as `train` or `evaluate`."""
 
     donate: bool = False
     """Donate the state, its first argument: the replay buffer is then updated in place."""
     concurrent: bool = False
-    """On a GPU, run kernels that do not depend on each other at the same time.
+    """On a GPU, run independent kernels at the same time.
 
-    This pays for training, which consists of thousands of small kernels.
+    This speeds up training, which consists of thousands of small kernels.
     """
 
 
@@ -52,7 +52,7 @@ STAGES = {
 
 
 class Batched(Generic[S]):
-    """An algorithm over a batch of seeds.
+    """An algorithm that runs on a batch of seeds at once.
 
     `compiled` is the same `Algorithm` with stages that work on all seeds at once: every array has
     the seeds as its first axis, and every argument and result of a stage too. If the number of
@@ -93,7 +93,7 @@ class Batched(Generic[S]):
         self._request_actor = self.over_seeds(
             functools.partial(reevaluation.request_actor, algorithm)
         )
-        self._score = self.over_seeds(reevaluation.score)
+        self._score = self.over_seeds(functools.partial(reevaluation.score, algorithm.problem))
 
     def _stage(self, name: str, function: Callable[P, T]) -> Callable[P, T]:
         return self.over_seeds(function, *STAGES[name])
@@ -101,7 +101,10 @@ class Batched(Generic[S]):
     def over_seeds(
         self, function: Callable[P, T], donate: bool = False, concurrent: bool = False
     ) -> Callable[P, T]:
-        """Compile a function of one seed for all of them. The arguments are those of `Stage`."""
+        """Return a function of one seed, vectorised over all seeds and compiled on first use.
+
+        `donate` and `concurrent` are those of `Stage`.
+        """
         mapped = jax.vmap(function)
         if self._devices > 1:
             mesh = Mesh(np.array(jax.local_devices()), ("seed",))
@@ -115,27 +118,31 @@ class Batched(Generic[S]):
         )
 
     def start(self, keys: Array) -> S:
-        """Return the first state, from keys [seeds]."""
+        """Return the state of all seeds after the initial evaluations, from keys [seeds]."""
         centroids = self.algorithm.centroids()
         return self.compiled.start(
             keys, jnp.broadcast_to(centroids, (self.seeds, *centroids.shape))
         )
 
     def step(self, state: S, keys: Array) -> tuple[S, Metrics]:
-        """Return the next state and its metrics. The input state is donated: do not use it again.
+        """Run one iteration of all seeds and return the next state and the metrics.
 
-        The keys [seeds] are those of the iteration.
+        The keys [seeds] are those of the iteration. The input state is donated: do not use it
+        again.
         """
         return self.compiled.step(state, keys)
 
     def shapes(self, keys: Array) -> S:
-        """Return the shapes of a state. Nothing is computed, not even the centroids."""
+        """Return the shapes and types of a state of all seeds, without computing any array."""
         size = (self.seeds, self.algorithm.cells, self.algorithm.problem.descriptor_size)
         centroids = jax.ShapeDtypeStruct(size, jnp.float32)
         return _shapes(jax.eval_shape(self.compiled.init, keys, centroids))
 
     def reevaluate(self, archive: Archive, actors: Array | None, keys: Array) -> Reevaluation:
-        """Evaluate archive and actor again, in requests of the shape of training."""
+        """Evaluate archives and actors [seeds, ...] again and return their scores [seeds].
+
+        The requests have the shape of those in training, so that the same program runs.
+        """
         self._make_kernel_directory()
         batch, cells = self.algorithm.batch, archive.fitness.shape[1]
         elites: list[Results] = []
@@ -143,7 +150,7 @@ class Batched(Generic[S]):
         for start in range(0, cells, batch):
             chunk = jnp.minimum(jnp.arange(start, start + batch), cells - 1)
             chunk = jnp.broadcast_to(chunk, (self.seeds, batch))
-            chunk_keys = iteration_keys(keys, start)  # other keys for every chunk
+            chunk_keys = iteration_keys(keys, start)  # each chunk has its own keys
             request = self._request_elites(archive, actors, chunk, chunk_keys)
             evaluation = self.compiled.evaluate(request)
             elites.append(_results(evaluation, slice(batch)))
@@ -161,7 +168,10 @@ class Batched(Generic[S]):
         return self._score(archive, joined(elites), joined(actor) if actor else None)
 
     def evaluate(self, policies: Array, actors: Array | None, keys: Array) -> Evaluation:
-        """Evaluate policies [seeds, batch, P] with the program that fills the archive."""
+        """Return the results of policies [seeds, batch, P] as arrays [seeds, rows, ...].
+
+        They are evaluated by the compiled program that fills the archive.
+        """
         seeds, batch, problem = self.seeds, self.algorithm.batch, self.algorithm.problem
         return self.compiled.evaluate(
             Request(
@@ -177,9 +187,9 @@ class Batched(Generic[S]):
         )
 
     def compile(self, state: S, keys: Array) -> int:
-        """Compile the stages of an iteration for a state, or for its shapes.
+        """Compile the stages of an iteration and return the bytes of memory that it needs.
 
-        Returns the bytes that the iteration needs, or 0 where the device does not tell.
+        `state` is a state or its shapes. The result is 0 if the memory is unknown.
         """
         self._make_kernel_directory()
         held, sizes = size_in_bytes(state), []
@@ -204,7 +214,10 @@ class Batched(Generic[S]):
 
 @functools.cache
 def _concurrent_options() -> CompilerOptions:
-    """Return the options for concurrent kernels, or none if the compiler does not know them."""
+    """Return the compiler options for concurrent kernels on a GPU.
+
+    The result is empty without a GPU, or if the compiler does not know the options.
+    """
     options: CompilerOptions = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
     if jax.default_backend() != "gpu":
         return {}
@@ -225,17 +238,20 @@ def devices_for(seeds: int) -> int:
 
 
 def seed_keys(seeds: Iterable[int]) -> Array:
-    """Return the random keys [seeds] of seeds given as numbers."""
+    """Return the JAX random keys [seeds] of seeds given as numbers."""
     return jnp.stack([jax.random.key(seed) for seed in seeds])
 
 
 def iteration_keys(keys: Array, iteration: int) -> Array:
-    """Return the keys [seeds] of an iteration, a function of the seed and the iteration alone."""
+    """Return the random keys [seeds] of an iteration, from the keys [seeds] of the seeds."""
     return jax.vmap(lambda key: jax.random.fold_in(key, iteration))(keys)
 
 
 def reevaluation_keys(keys: Array) -> Array:
-    """Return the keys [seeds] of a re-evaluation: of an iteration that no training reaches."""
+    """Return the random keys [seeds] of a re-evaluation, from the keys [seeds] of the seeds.
+
+    They are those of an iteration number that no training reaches.
+    """
     return iteration_keys(keys, 2**31 - 1)
 
 
@@ -243,7 +259,7 @@ def reevaluation_keys(keys: Array) -> Array:
 
 
 def size_in_bytes(tree: SearchState) -> int:
-    """Return the size of a state, or of its shapes."""
+    """Return the size in bytes of all arrays of a state, or of its shapes."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
@@ -252,7 +268,7 @@ def _shapes(tree: T) -> T:
 
 
 def _compiled_size(compiled: jax.stages.Compiled) -> int:
-    """Return the bytes that an executable holds while it runs, or 0 if that is unknown."""
+    """Return the bytes that a compiled program holds while it runs, or 0 if that is unknown."""
     analysis = compiled.memory_analysis()
     if analysis is None:
         return 0
@@ -262,7 +278,7 @@ def _compiled_size(compiled: jax.stages.Compiled) -> int:
 
 
 def _results(evaluation: Evaluation, rows: slice) -> Results:
-    """Return the results of some of the episodes [seeds, n]."""
+    """Return fitness, descriptors and validity [seeds, n] of some episodes of an evaluation."""
     return Results(
         evaluation.fitness[:, rows], evaluation.descriptors[:, rows], evaluation.valid[:, rows]
     )

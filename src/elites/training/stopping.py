@@ -1,4 +1,4 @@
-"""Stop a training before its budget is spent: from a callback, or with Ctrl-C."""
+"""Stop training before its budget is spent, from a callback or with Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ if TYPE_CHECKING:
 
 
 class StopTraining(Exception):  # noqa: N818
-    """Raised by a callback to end training after the iteration. The run so far is returned."""
+    """Exception that a callback raises to end training after the current iteration.
+
+    `train` then returns the run so far.
+    """
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Raised by `train` after Ctrl-C. `run` is the result of the iterations that were completed."""
+    """Exception that `train` raises after Ctrl-C.
+
+    `run` is the result of the completed iterations.
+    """
 
     def __init__(self, run: Run, iteration: int, total: int):
         super().__init__(
@@ -28,10 +34,10 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Holds back Ctrl-C until the iteration ends. A second Ctrl-C raises at once.
+    """Context that delays Ctrl-C until the current iteration ends. A second Ctrl-C raises at once.
 
-    An iteration updates its state in place, so that an interrupted one leaves nothing to return.
-    Handlers of the caller's own are left alone, and so are threads other than the main one.
+    An iteration updates its state in place, so an interrupted one would leave no result. Signal
+    handlers that the caller installed stay in place. Only the main thread delays Ctrl-C.
     """
 
     def __init__(self):

@@ -1,9 +1,10 @@
-"""A local web page to walk through the archive of a run: `elites view RUN`.
+"""Local web page that shows the archive of a run: `elites view RUN`.
 
-- `data`: what the page is told of a run, from its files alone
-- `replay`: an elite or the actor, rolled out again for the eye: poses of the bodies
-- `answers`: what the page can ask for
-- `server`: the page on 127.0.0.1, and who may ask for it
-- `export`: the same page as one file that needs no server
-- `static/`: the page itself; plain modules, no build step, and three.js as released
+- `data`: reads a run's data for the page from its files
+- `recording`: runs policies again and records their poses
+- `player`: loads the policies of a run and records an elite or the actor
+- `api`: the endpoints of the page
+- `server`: serves the page on 127.0.0.1 and checks who may read it
+- `export`: writes the page as one file that needs no server
+- `static/`: the page itself, in plain modules without a build step, and three.js as released
 """

@@ -1,7 +1,7 @@
-"""What the page is told of a run, from its files alone: neither JAX nor the task is needed.
+"""Read a run's data for the page. Needs neither JAX nor the task.
 
-Everything here is a dictionary of plain values, ready for JSON; what is not finite is None. A
-directory that is being written while it is read is the normal case.
+The functions return dictionaries that JSON can represent. Numbers that are not finite are None. The
+run may still be training: its files can change while they are read.
 """
 
 from __future__ import annotations
@@ -17,54 +17,66 @@ import numpy as np
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs import evaluation, logs, snapshots
+from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.checkpoint import WEIGHTS
 from elites.runs.directory import CONFIG, ENVIRONMENT, METRICS, RESOLVED, RunDirectory, RunError
 from elites.runs.voronoi import polygons
+from elites.tasks.axes import axes_of_facts
 
 
-class NotThereError(ValueError):
-    """Something was asked for that the run has not got."""
+class NotFoundError(ValueError):
+    """The run does not contain the requested seed, iteration, cell, policy or file."""
 
 
-def inside(run: RunDirectory, path: Path) -> bool:
-    """Whether a file is there and lies in the run: a link out of it is not followed."""
+def is_inside(run: RunDirectory, path: Path) -> bool:
+    """Return whether a file exists inside the run's directory.
+
+    A link to the outside does not count.
+    """
     return path.exists() and path.resolve().is_relative_to(run.path.resolve())
 
 
 def iterations(run: RunDirectory) -> list[int]:
-    """Those whose archive can be looked at."""
-    if not inside(run, run.snapshots):
+    """Return the iterations of a run that have a snapshot, which is an archive without policies."""
+    if not is_inside(run, run.snapshots):
         return []
-    # There may be thousands, and what is no link needs no look at where it leads.
+    # There may be thousands of snapshots, so only links are resolved.
     paths = snapshots.paths(run)
-    return [int(p.stem) for p in paths if not p.is_symlink() or inside(run, p)]
+    return [int(p.stem) for p in paths if not p.is_symlink() or is_inside(run, p)]
 
 
-def kept(run: RunDirectory) -> list[int]:
-    """Iterations whose checkpoint, and with it the policies, is still there."""
+def kept_iterations(run: RunDirectory) -> list[int]:
+    """Return the iterations of a run that have a checkpoint, and with it their policies."""
     paths = checkpoints.complete(run.checkpoints)
-    return [int(p.name) for p in paths if inside(run, p / WEIGHTS)]
+    return [int(p.name) for p in paths if is_inside(run, p / WEIGHTS)]
 
 
 def identity(run: RunDirectory) -> str:
-    """Tells a run from another that takes its place: when and where it was begun."""
+    """Return an id of the run in a directory, to detect when another run has replaced it.
+
+    The id is a hash of the record of the run's first session, or else of its configuration.
+    """
     if not run.path.is_dir():
-        raise NotThereError(f"the run at {run.path} is gone")
-    if not inside(run, run / CONFIG):
-        raise NotThereError(f"{run / CONFIG} is gone, or leads out of the run")
-    begun: Any = run.config().to_json()
-    if inside(run, run / ENVIRONMENT):
-        with contextlib.suppress(RunError, LookupError, TypeError):  # damaged: do without
-            begun = directories.read_json(run / ENVIRONMENT)[0]
-    return hashlib.sha256(json.dumps(begun, sort_keys=True).encode()).hexdigest()[:16]
+        raise NotFoundError(f"the run at {run.path} does not exist any more")
+    if not is_inside(run, run / CONFIG):
+        raise NotFoundError(f"{run / CONFIG} is missing, or is a link out of the run")
+    start: Any = run.config().to_json()
+    if is_inside(run, run / ENVIRONMENT):
+        # A damaged file is ignored.
+        with contextlib.suppress(RunError, LookupError, TypeError):
+            start = directories.read_json(run / ENVIRONMENT)[0]
+    return hashlib.sha256(json.dumps(start, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def describe(run: RunDirectory) -> dict[str, Any]:
-    """What the run is, and what of it there is to see."""
+    """Return a description of a run for the page: names, seeds, descriptor axes and iterations.
+
+    `iterations` has the iterations with a snapshot, which is an archive without policies. `kept`
+    has those whose policies can also be played.
+    """
     facts = _facts(run)
-    playable = kept(run)  # before the others: a snapshot is there before its checkpoint is
-    seen = iterations(run)
+    kept = kept_iterations(run)  # read first, because a snapshot is written before its checkpoint
+    snapshot_iterations = iterations(run)
     return {
         "id": identity(run),
         "name": run.path.resolve().name,
@@ -75,12 +87,13 @@ def describe(run: RunDirectory) -> dict[str, Any]:
         "episode_length": facts["episode_length"],
         "deterministic": facts["deterministic"],
         "descriptor": facts["descriptor"],
+        "axes": [axis._asdict() for axis in axes_of_facts(facts)],
         "low": facts["descriptor_low"],
         "high": facts["descriptor_high"],
         "origins": facts["origins"],
         "conditioned": facts["actor_conditioned"],
-        "iterations": seen,
-        "kept": [iteration for iteration in playable if iteration in seen],
+        "iterations": snapshot_iterations,
+        "kept": [iteration for iteration in kept if iteration in snapshot_iterations],
         "evaluated": max(_evaluations(run), default=None),
         "trained_on": _trained_on(run),
     }
@@ -93,9 +106,13 @@ _FACTS = {
 
 
 def _facts(run: RunDirectory) -> dict[str, Any]:
+    """Return the facts about task and algorithm that were saved with the run, by name.
+
+    Raises a RunError if the file lacks one of `_FACTS`.
+    """
     path = run / RESOLVED
-    if not inside(run, path):
-        raise NotThereError(f"{path} is missing, or leads out of the run")
+    if not is_inside(run, path):
+        raise NotFoundError(f"{path} is missing, or is a link out of the run")
     facts = directories.read_json(path)
     if not isinstance(facts, dict):
         raise RunError(f"{path}: damaged: not a table of facts")
@@ -106,20 +123,23 @@ def _facts(run: RunDirectory) -> dict[str, Any]:
 
 
 def _trained_on(run: RunDirectory) -> str | None:
-    """The device, if it was another than the CPU that recordings are made on."""
+    """Return the name of the device that trained the run, or None if it was the CPU.
+
+    Recordings are made on the CPU.
+    """
     try:
         session = directories.read_json(run / ENVIRONMENT)[-1]
         return None if session["backend"] == "cpu" else str(session["device"])
     except (OSError, RunError, LookupError, TypeError):
-        return None  # for show alone
+        return None  # the device is only displayed
 
 
 def _evaluations(run: RunDirectory) -> dict[int, Path]:
-    """Where the tables of archives that were evaluated again are, by iteration."""
+    """Return the folders of a run with re-evaluations of its archives, by iteration."""
     found = {}
-    # Those of the end come last: of one iteration, they are taken.
+    # The evaluation at the end of training comes last, so it replaces others of its iteration.
     for folder in (*run.path.glob("evaluation_*"), run.evaluation):
-        if all(inside(run, folder / name) for name in ("metrics.csv", "cells.csv")):
+        if all(is_inside(run, folder / name) for name in ("metrics.csv", "cells.csv")):
             iteration = evaluation.iteration_of(folder)
             if iteration is not None:
                 found[iteration] = folder
@@ -127,15 +147,15 @@ def _evaluations(run: RunDirectory) -> dict[int, Path]:
 
 
 def cells(run: RunDirectory) -> dict[str, Any]:
-    """Where the cells are: their middles, and in two dimensions their corners.
+    """Return the centroids [cells][D] of a run's archive, and in two dimensions the cells' corners.
 
-    And the least and the greatest fitness of the newest archives, for one scale of colours at all
-    iterations: that of the first would leave no colours for the last.
+    `fitness_range` is the least and the greatest fitness of the newest archives. It is the colour
+    scale of all iterations, because fitness grows during training.
     """
-    seen = iterations(run)
-    if not seen:
-        raise NotThereError("the run has no snapshot of its archive yet")
-    snapshot, facts = _snapshot(run, seen[-1]), _facts(run)
+    snapshot_iterations = iterations(run)
+    if not snapshot_iterations:
+        raise NotFoundError("the run has no snapshot of its archive yet")
+    snapshot, facts = _snapshot(run, snapshot_iterations[-1]), _facts(run)
     centroids, fitness = snapshot["centroids"], snapshot["fitness"]
     low, high = tuple(facts["descriptor_low"]), tuple(facts["descriptor_high"])
     corners = None
@@ -143,21 +163,29 @@ def cells(run: RunDirectory) -> dict[str, Any]:
         corners = _corners(centroids.tobytes(), centroids.shape, centroids.dtype.str, low, high)
     known = fitness[np.isfinite(fitness)]
     return {
-        "centroids": plain(centroids),
+        "centroids": to_lists(centroids),
         "corners": corners,
-        "fitness": plain(np.array([known.min(), known.max()])) if len(known) else None,
+        "fitness_range": to_lists(np.array([known.min(), known.max()])) if len(known) else None,
     }
 
 
 @functools.lru_cache(maxsize=4)
 def _corners(data: bytes, shape, dtype: str, low, high) -> list[list[float]]:
-    """x, y, x, y, ... of each cell. Cached: a thousand cells take a second."""
+    """Return the corners of each cell as a flat list x, y, x, y, ... in task units.
+
+    `data`, `shape` and `dtype` are the bytes and the type of the centroids [cells, 2]. `low` and
+    `high` are the bounds of the descriptor. Cached, because a thousand cells take a second.
+    """
     points = np.frombuffer(data, dtype).reshape(shape)
-    return [plain(corners.reshape(-1)) for corners in polygons(points, low, high)]
+    return [to_lists(corners.reshape(-1)) for corners in polygons(points, low, high)]
 
 
 def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
-    """The archive of one seed at one iteration, a column for each property of a cell."""
+    """Return the archive of one seed of a run at one iteration: lists with an entry for each cell.
+
+    The lists are fitness, descriptors, origin (number of the variation that added the elite) and
+    born (iteration of its addition). If that iteration was re-evaluated, its results are included.
+    """
     index = seed_index(run, seed)
     snapshot = _snapshot(run, iteration)
     fitness = snapshot["fitness"][index]
@@ -172,12 +200,16 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
     folder = _evaluations(run).get(iteration)
     if folder is not None:
         columns |= _errors(folder, iteration, seed, len(fitness))
-    return {name: plain(values) for name, values in columns.items()}
+    return {name: to_lists(values) for name, values in columns.items()}
 
 
 def _errors(folder: Path, iteration: int, seed: int, count: int) -> dict[str, np.ndarray]:
+    """Return the results of a re-evaluation of one seed: arrays [count] with a value for each cell.
+
+    `folder` is that of the re-evaluation. Cells without results are NaN.
+    """
     table = logs.read_table(folder / "cells.csv")
-    # An evaluation that is being written has its cells before its metrics.
+    # While an evaluation is written, its cells are newer than its metrics, so they are checked.
     rows = (table["seed"] == seed) & (table.get("iteration", iteration) == iteration)
     cell = table["cell"][rows].astype(int)
     result = {}
@@ -188,61 +220,87 @@ def _errors(folder: Path, iteration: int, seed: int, count: int) -> dict[str, np
     ):
         result[name] = np.full(count, np.nan)
         result[name][cell] = table[column][rows]
+    if "actor_cell" in table:  # tables of earlier versions do not have it
+        reached = table["actor_cell"][rows].astype(int)
+        result["actor_rebinned"] = np.full(count, np.nan)
+        known = reached >= 0
+        np.fmax.at(result["actor_rebinned"], reached[known], table["actor_fitness"][rows][known])
     return result
 
 
 def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
-    """Rows of the metrics behind an iteration, by column [iterations][seeds]."""
+    """Return the metrics of a run after an iteration: iteration, evaluations and values [n][seeds].
+
+    `missing` is a text that names the iterations before the last one that the metrics lack, or
+    None. Returns an empty dictionary if the run has no metrics yet.
+    """
     path = run / METRICS
-    if not inside(run, path):
+    if not is_inside(run, path):
         return {}
     state = path.stat()
     table = _table(path, run.config().seeds, state.st_mtime_ns, state.st_size)
     if not len(table.get("iteration", ())):
         return {}
     new = table["iteration"][:, 0] > after
-    shared = {name: plain(table[name][new, 0].astype(int)) for name in ("iteration", "evaluations")}
+    shared = {
+        name: to_lists(table[name][new, 0].astype(int)) for name in ("iteration", "evaluations")
+    }
     rest = {
-        name: plain(values[new])
+        name: to_lists(values[new])
         for name, values in table.items()
         if name not in (*shared, "seed", "env_steps")
     }
-    return {**shared, "values": rest}
+    missing = gaps.within(table["iteration"][:, 0])
+    return {**shared, "values": rest, "missing": gaps.in_words(missing) if missing else None}
 
 
 @functools.lru_cache(maxsize=2)
 def _table(path: Path, seeds: int, _changed: int, _size: int) -> dict[str, np.ndarray]:
-    """By columns [iterations, seeds]. Cached: every open page asks every few seconds."""
-    return logs.by_seed(logs.read_table(path), seeds)
+    """Return the columns [iterations, seeds] of the table of metrics at a path, by name.
+
+    Cached, because every open page requests the metrics every few seconds. A new time of change or
+    size of the file makes a new entry.
+    """
+    return logs.read_metrics(path, seeds)
 
 
 def seed_index(run: RunDirectory, seed: int) -> int:
-    """The place of a seed in the arrays of its run."""
+    """Return the position of a seed in the arrays of a run, or raise a NotFoundError."""
     seeds = list(run.config().seed_numbers)
     if seed not in seeds:
-        raise NotThereError(f"seed {seed} is not one of this run's: {', '.join(map(str, seeds))}")
+        raise NotFoundError(
+            f"the run has no seed {seed}. Its seeds are {', '.join(map(str, seeds))}"
+        )
     return seeds.index(seed)
 
 
 def _snapshot(run: RunDirectory, iteration: int) -> dict[str, np.ndarray]:
+    """Return the snapshot of a run at an iteration: the arrays of all seeds' archives, by name.
+
+    Raises a NotFoundError if that iteration has no snapshot.
+    """
     path = run.snapshots / f"{iteration:09d}.npz"
-    if not inside(run, path):
-        raise NotThereError(f"there is no snapshot of iteration {iteration}")
-    return _read(path, path.stat().st_mtime_ns)
+    if not is_inside(run, path):
+        raise NotFoundError(f"there is no snapshot of iteration {iteration}")
+    return _read(run, path, path.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=64)
-def _read(path: Path, _changed: int) -> dict[str, np.ndarray]:
-    return snapshots.read(path)
+def _read(run: RunDirectory, path: Path, _changed: int) -> dict[str, np.ndarray]:
+    """Return the arrays of the snapshot at a path, by name. Cached until the file changes."""
+    return snapshots.read(run, path)
 
 
-def plain(values: np.ndarray) -> list[Any]:
-    """Nested lists, with six digits of a float and None for what is not finite."""
+def to_lists(values: np.ndarray) -> list[Any]:
+    """Return an array as nested lists.
+
+    Floats have six digits, or are None if they are not finite.
+    """
     values = np.asarray(values)
     if values.dtype.kind != "f":
         return values.tolist()
     if values.ndim > 1:
-        return [plain(row) for row in values]
+        return [to_lists(row) for row in values]
     return [
         float(f"{v:.6g}") if f else None for v, f in zip(values, np.isfinite(values), strict=True)
     ]

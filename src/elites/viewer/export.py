@@ -1,8 +1,8 @@
-"""The page as one file: the answers it would have got from the server are inside.
+"""Write the page as one file, with all responses that it would request from the server.
 
-An exported page knows the archive at its snapshots, fifty or so at most, all metrics, and the
-recordings of some cells. Its modules become `data:` addresses in an import map, since a page from
-the disk may not load files beside it.
+An exported page contains the archive at up to about fifty snapshots, all metrics, and recordings of
+some cells. Its modules are `data:` addresses in an import map, because a page that is opened from
+the disk cannot load other files.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 
 from elites.runs.directory import RunDirectory, write_text
 from elites.viewer import data
-from elites.viewer.answers import answers, page_files, to_json
-from elites.viewer.replay import Player
+from elites.viewer.api import endpoints, page_files, to_json
+from elites.viewer.player import Player
 
 POLICY = (
     "default-src 'none'; script-src data: 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -29,61 +29,80 @@ POLICY = (
 def export(
     run: RunDirectory, path: Path, cells: tuple[int, ...], rollouts: int, seed: int | None
 ) -> tuple[int, int]:
-    """Write the page; the number of recordings and the size of the file."""
-    player = Player(run)
-    about = answers(run, player)
-    record: dict[str, Any] = {}
+    """Write the page of a run to one file. Return its number of recordings and its size in bytes.
 
-    def ask(question: str, **query: object) -> Any:
-        values = about[question]({name: str(value) for name, value in query.items()})
-        record[f"{question}?{urlencode(query)}" if query else question] = values
+    `cells` are the cells to record. If there are none, `rollouts` cells are chosen, spread over the
+    archive. If `seed` is given, the page contains only that seed.
+    """
+    player = Player(run)
+    calls = endpoints(run, player)
+    responses: dict[str, Any] = {}
+
+    def call(endpoint: str, **query: object) -> Any:
+        """Return the response of an endpoint to a query, and keep it for the page."""
+        values = calls[endpoint]({name: str(value) for name, value in query.items()})
+        responses[f"{endpoint}?{urlencode(query)}" if query else endpoint] = values
         return values
 
-    known = ask("/api/run")
-    if not known["iterations"]:
+    about = call("/api/run")
+    if not about["iterations"]:
         raise ValueError(f"{run.path} has no snapshot of its archive yet: nothing to show")
-    count = len(ask("/api/cells")["centroids"])
-    ask("/api/metrics", after=0)
+    count = len(call("/api/cells")["centroids"])
+    call("/api/metrics", after=0)
     if seed is not None:
         data.seed_index(run, seed)
-    seeds = known["seeds"] if seed is None else [seed]
-    last = player.newest if player.newest in known["iterations"] else None
-    shown = _thinned(known["iterations"])
-    if last is not None and last not in shown:
-        shown = sorted([*shown, last])
+    seeds = about["seeds"] if seed is None else [seed]
+    last = player.newest if player.newest in about["iterations"] else None
+    _check_cells(run, cells, count, last)
+    iterations = _thinned(about["iterations"])
+    if last is not None and last not in iterations:
+        iterations = sorted([*iterations, last])
     recorded = []
-    if cells and last is None:
-        raise ValueError(f"{run.path} keeps no policies of an archive that can be shown")
-    for cell in cells:
-        if not 0 <= cell < count:
-            raise ValueError(f"there is no cell {cell}: they are numbered 0 to {count - 1}")
     for place, number in enumerate(seeds):
-        for iteration in shown:
-            ask("/api/archive", iteration=iteration, seed=number)
+        for iteration in iterations:
+            call("/api/archive", iteration=iteration, seed=number)
         if last is None:
             continue
         archive = data.archive(run, last, number)
-        filled = {cell for cell, value in enumerate(archive["fitness"]) if value is not None}
         share = rollouts // len(seeds) + (place < rollouts % len(seeds))
-        chosen = _spread(archive, share)
-        for cell in sorted(filled & set(cells)) if cells else chosen:
-            ask("/api/watch", iteration=last, seed=number, cell=cell)
+        for cell in _filled(archive, cells) if cells else _spread(archive, share):
+            call("/api/watch", iteration=last, seed=number, cell=cell)
             recorded.append(cell)
-    for cell in sorted(set(cells) - set(recorded)):  # the first of them says what is wrong
-        ask("/api/watch", iteration=last, seed=seeds[0], cell=cell)
-    record["/api/run"] = {
-        **known,
-        "all_seeds": known["seeds"],
+    for cell in sorted(set(cells) - set(recorded)):  # empty for every seed: the first one raises
+        call("/api/watch", iteration=last, seed=seeds[0], cell=cell)
+    responses["/api/run"] = {
+        **about,
+        "all_seeds": about["seeds"],
         "seeds": seeds,
-        "iterations": shown,
+        "iterations": iterations,
         "kept": [] if last is None else [last],
     }
-    write_text(path, _page(record))
+    write_text(path, _page(responses))
     return len(recorded), path.stat().st_size
 
 
+def _check_cells(
+    run: RunDirectory, cells: tuple[int, ...], count: int, iteration: int | None
+) -> None:
+    """Raise a ValueError if some of the cells cannot be recorded.
+
+    The archive has `count` cells. `iteration` is the one to record, or None if no policies are
+    kept.
+    """
+    if cells and iteration is None:
+        raise ValueError(f"{run.path} keeps no policies of an iteration that has a snapshot")
+    for cell in cells:
+        if not 0 <= cell < count:
+            raise ValueError(f"there is no cell {cell}. Cells are numbered 0 to {count - 1}")
+
+
+def _filled(archive: dict[str, Any], cells: tuple[int, ...]) -> list[int]:
+    """Return those of the cells that have an elite in the archive, sorted and each once."""
+    return [cell for cell in sorted(set(cells)) if archive["fitness"][cell] is not None]
+
+
 def _thinned(iterations: list[int], most: int = 50) -> list[int]:
-    """Some of many, spread evenly; the last stays."""
+    """Return at most `most` of the iterations, evenly spread. The last one is always included."""
     if len(iterations) <= most:
         return iterations
     places = np.linspace(0, len(iterations) - 1, most).round().astype(int)
@@ -91,22 +110,30 @@ def _thinned(iterations: list[int], most: int = 50) -> list[int]:
 
 
 def _spread(archive: dict[str, Any], count: int) -> list[int]:
-    """Filled cells far from each other: the fittest first, then always the farthest from those."""
+    """Return the numbers of up to `count` filled cells of an archive that are far from each other.
+
+    The first is the cell with the highest fitness. Each further one is the farthest from all that
+    were chosen before.
+    """
     fitness = np.array([np.nan if v is None else v for v in archive["fitness"]], float)
-    full = np.flatnonzero(np.isfinite(fitness))
-    if not len(full) or not count:
+    filled = np.flatnonzero(np.isfinite(fitness))
+    if not len(filled) or not count:
         return []
-    places = np.array([archive["descriptors"][cell] for cell in full], float)
+    places = np.array([archive["descriptors"][cell] for cell in filled], float)
     places = (places - places.min(axis=0)) / np.maximum(np.ptp(places, axis=0), 1e-12)
-    chosen = [int(np.argmax(fitness[full]))]
+    chosen = [int(np.argmax(fitness[filled]))]
     distance = np.linalg.norm(places - places[chosen[0]], axis=1)
-    while len(chosen) < min(count, len(full)):
+    while len(chosen) < min(count, len(filled)):
         chosen.append(int(np.argmax(distance)))
         distance = np.minimum(distance, np.linalg.norm(places - places[chosen[-1]], axis=1))
-    return sorted(int(full[i]) for i in chosen)
+    return sorted(int(filled[i]) for i in chosen)
 
 
-def _page(record: dict[str, Any]) -> str:
+def _page(responses: dict[str, Any]) -> str:
+    """Return the HTML of an exported page, with its style, its modules and all responses inside.
+
+    `responses` are the values that the endpoints would return, by address.
+    """
     files = page_files()
     head = (
         f'<meta http-equiv="content-security-policy" content="{POLICY}">\n'
@@ -114,7 +141,7 @@ def _page(record: dict[str, Any]) -> str:
         f'<script type="importmap">{to_json({"imports": modules(files)})}</script>'
     )
     body = (
-        f'<script type="application/json" id="recorded">{to_json(record)}</script>\n'
+        f'<script type="application/json" id="recorded">{to_json(responses)}</script>\n'
         '<script type="module">import "elites/main.js";</script>'
     )
     page = files["page.html"].decode()
@@ -129,7 +156,10 @@ def _page(record: dict[str, Any]) -> str:
 
 
 def modules(files: dict[str, bytes]) -> dict[str, str]:
-    """Every module by a name that needs no folder, as a `data:` address."""
+    """Return an import map of the page's modules: `data:` addresses by names like `elites/dom.js`.
+
+    `files` has the contents of the page's files by path.
+    """
     result = {}
     for name, content in files.items():
         if not name.endswith(".js"):

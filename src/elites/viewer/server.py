@@ -1,10 +1,10 @@
-"""The page on this machine, and who may ask for it.
+"""Serve the page on this machine, and check who may read it.
 
-The page binds 127.0.0.1. Web sites that the same browser has open could still try to talk to it: a
-request must name this server as its Host, and, where a browser says which page it comes from, that
-page must be ours. Another address needs a token in every request, first in the link, then in a
-cookie. Nothing is served by its path on the disk: the files of the page are read once into a table,
-and a run's data has questions of its own.
+The server binds 127.0.0.1. Other web sites in the same browser could still send requests to it.
+A request must therefore name this server as its Host. If the browser names the page that sends the
+request, it must be this server's page. On any other address, every request needs a token: first in
+the link, later in a cookie. No file is served by its path on the disk. The files of the page are
+read once into a table, and the data of a run is available through endpoints only.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from starlette.routing import Route
 
 from elites.runs.directory import RunDirectory, RunError
 from elites.viewer import data
-from elites.viewer.answers import answers, page_files
-from elites.viewer.replay import Player
+from elites.viewer.api import endpoints, page_files
+from elites.viewer.player import Player
 
 LOCAL = "127.0.0.1"
 FIRST_PORT, TRIES = 8765, 50
@@ -45,7 +45,7 @@ KINDS = {
     "": "text/plain; charset=utf-8",
 }
 HEADERS = {
-    # Nothing but this server's own files: no inline script, no other host, no frame around us.
+    # Allow this server's own files only: no inline scripts, no other hosts, no frames.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -57,35 +57,39 @@ HEADERS = {
 }
 
 
-# ------------------------------------------------------------------------------- the application
+# ----------------------------------------------------------------------------------- application
 
 
 def application(run: RunDirectory, player: Player, guard: Guard) -> Any:
-    """The server as an ASGI application."""
+    """Return the server of a run's page as an ASGI application, protected by a guard."""
     files = page_files()
 
     def page(request: Request) -> Response:
+        """Return the response with the HTML of the page."""
         return Response(files["page.html"], media_type=KINDS[".html"])
 
     def file(request: Request) -> Response:
+        """Return the response with a file of the page. Raises an HTTPException without one."""
         name = request.path_params["name"]
         if name not in files:
             raise HTTPException(404, "no such file")
         return Response(files[name], media_type=KINDS.get(Path(name).suffix, KINDS[""]))
 
-    def asked(answer: Callable[[dict[str, str]], Any]):
-        # A plain function: Starlette gives it a thread, so that a rollout holds up no other answer.
+    def handler(endpoint: Callable[[dict[str, str]], Any]):
+        """Return a function that answers a request with an endpoint's values, or with its error."""
+
+        # Not a coroutine: Starlette runs it in a thread, so a rollout does not block others.
         def respond(request: Request) -> Response:
             query = {name: values[-1] for name, values in parse_qs(request.url.query).items()}
             try:
-                return JSONResponse(answer(query))
-            except data.NotThereError as error:
+                return JSONResponse(endpoint(query))
+            except data.NotFoundError as error:
                 return _refusal(404, str(error))
             except ValueError as error:
                 return _refusal(400, str(error))
             except (RunError, OSError) as error:
                 return _refusal(409, str(error))
-            except (LookupError, TypeError) as error:  # a file whose contents are not ours
+            except (LookupError, TypeError) as error:  # unexpected contents of a file
                 return _refusal(409, f"a file of the run is damaged: {error!r}")
 
         return respond
@@ -93,27 +97,30 @@ def application(run: RunDirectory, player: Player, guard: Guard) -> Any:
     routes = [
         Route("/", page),
         Route("/static/{name:path}", file),
-        *(Route(path, asked(answer)) for path, answer in answers(run, player).items()),
+        *(Route(path, handler(endpoint)) for path, endpoint in endpoints(run, player).items()),
     ]
-    refused = {HTTPException: lambda _, e: _refusal(e.status_code, e.detail)}
-    return guard.around(Starlette(routes=routes, exception_handlers=refused))  # pyright: ignore[reportArgumentType]
+    errors = {HTTPException: lambda _, e: _refusal(e.status_code, e.detail)}
+    return guard.wrap(Starlette(routes=routes, exception_handlers=errors))  # pyright: ignore[reportArgumentType]
 
 
 def _refusal(code: int, text: str) -> JSONResponse:
+    """Return a response with a status code and an error message as JSON."""
     return JSONResponse({"error": text}, status_code=code)
 
 
-# --------------------------------------------------------------------------------- who may ask
+# --------------------------------------------------------------------------------------- access
 
 
 class Guard:
-    """Lets through what comes from our own page, and adds the headers that keep it so."""
+    """Guard of the server: rejects requests from other origins and adds the security headers."""
 
     def __init__(self, host: str, port: int, token: str | None):
         self.host, self.port, self.token = host.lower(), port, token
         self.cookie = f"elites_token_{port}"  # browsers share cookies between ports
 
-    def around(self, app: Any) -> Any:
+    def wrap(self, app: Any) -> Any:
+        """Return an ASGI application that checks every request before it passes it to `app`."""
+
         async def guarded(scope, receive, send):
             if scope["type"] != "http":
                 return await app(scope, receive, send)
@@ -124,31 +131,35 @@ class Guard:
                     message = {**message, "headers": [*message["headers"], *added]}
                 await send(message)
 
-            response = self.refusal(Request(scope))
+            response = self.reject(Request(scope))
             await (response or app)(scope, receive, send_with_headers)
 
         return guarded
 
-    def refusal(self, request: Request) -> Response | None:
-        """None for a request that may pass."""
-        if not self._is_ours(request.headers.get("host", "")):
-            return _refusal(403, "this server is not known by that name")
+    def reject(self, request: Request) -> Response | None:
+        """Return the error response to a request that is not allowed, or None if it is allowed."""
+        if not self._is_own_host(request.headers.get("host", "")):
+            return _refusal(403, "the request names another host")
         origin = request.headers.get("origin")
-        if origin is not None and not self._is_our_page(origin, request.headers["host"]):
-            return _refusal(403, "asked by another web site")
-        # A link elsewhere may lead to the page, as the one in a terminal in the browser does.
-        followed = request.url.path == "/" and request.headers.get("sec-fetch-dest") == "document"
-        if request.headers.get("sec-fetch-site") in ("cross-site", "same-site") and not followed:
-            return _refusal(403, "asked by another web site")
+        if origin is not None and origin != f"http://{request.headers['host']}":
+            return _refusal(403, "the request comes from another web site")
+        # A link on another site may open the page, for example in a terminal in the browser.
+        link = request.url.path == "/" and request.headers.get("sec-fetch-dest") == "document"
+        if request.headers.get("sec-fetch-site") in ("cross-site", "same-site") and not link:
+            return _refusal(403, "the request comes from another web site")
         if request.method not in ("GET", "HEAD"):
-            return _refusal(405, "only GET is answered")
-        return self._asking_for_token(request) if self.token is not None else None
+            return _refusal(405, "only GET requests are allowed")
+        return self._check_token(request) if self.token is not None else None
 
-    def _asking_for_token(self, request: Request) -> Response | None:
+    def _check_token(self, request: Request) -> Response | None:
+        """Return the response to a request without the right cookie, or None if it is allowed.
+
+        A request with the token in its address gets the cookie and is redirected.
+        """
         assert self.token is not None
         given = request.query_params.get("token")
         if given is not None and hmac.compare_digest(given.encode(), self.token.encode()):
-            # Out of the address, where it could be read over a shoulder or be copied.
+            # The redirect removes the token from the address bar, where others could read it.
             response = RedirectResponse("/", status_code=303)
             response.set_cookie(self.cookie, self.token, httponly=True, samesite="lax")
             return response
@@ -157,7 +168,8 @@ class Guard:
             return _refusal(401, "open the address that 'elites view' printed, with its token")
         return None
 
-    def _is_ours(self, host: str) -> bool:
+    def _is_own_host(self, host: str) -> bool:
+        """Return whether the value of a request's Host header names this server."""
         try:
             parts = urlsplit(f"//{host}")
             name, port = parts.hostname or "", parts.port
@@ -169,14 +181,12 @@ class Guard:
             return True
         if self.token is None:
             return False
-        # A name that somebody else can point here is no proof; an address is, and so are these.
+        # Any other name could be made to resolve to this machine by somebody else.
         return name in (self.host, platform.node().lower()) or _is_address(name)
-
-    def _is_our_page(self, origin: str, host: str) -> bool:
-        return origin == f"http://{host}"
 
 
 def _is_address(name: str) -> bool:
+    """Return whether a name is an IP address."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -188,50 +198,61 @@ def _is_address(name: str) -> bool:
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """A socket on the port asked for, or on the first free one when none was."""
+    """Return a socket that listens on a host and port.
+
+    If `port` is None, it is the first free port from `FIRST_PORT` on. Raises a ValueError if the
+    port is taken.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for candidate in range(FIRST_PORT, FIRST_PORT + TRIES) if port is None else [port]:
-        place = socket.socket(family, socket.SOCK_STREAM)
-        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            place.bind((host, candidate))
-            place.listen(128)
-            return place
+            listener.bind((host, candidate))
+            listener.listen(128)
+            return listener
         except OSError as error:
-            place.close()
+            listener.close()
             if error.errno == errno.EADDRINUSE and port is None:
                 continue
             if error.errno == errno.EADDRINUSE:
                 raise ValueError(
-                    f"port {port} of {host} is taken. Choose another --port, or leave it out for "
-                    "the next free one"
+                    f"port {port} of {host} is taken. Choose another --port, or omit the option "
+                    "to use the next free port"
                 ) from None
             raise ValueError(f"cannot serve on {host}: {error.strerror or error}") from None
     raise ValueError(
-        f"ports {FIRST_PORT} to {FIRST_PORT + TRIES - 1} of {host} are taken. Name a free --port"
+        f"ports {FIRST_PORT} to {FIRST_PORT + TRIES - 1} of {host} are taken. Choose a free --port"
     )
 
 
 class _Server(uvicorn.Server):
+    """Server that finishes a rollout after the first signal and exits at once after the second."""
+
     def handle_exit(self, sig: int, frame: Any) -> None:
-        if self.should_exit:  # asked once before: not even a rollout is waited for
+        """Stop the server after the running rollout. End the process if it is stopping already."""
+        if self.should_exit:
             os._exit(128 + sig)
         if self.server_state.tasks:
-            print("ending after this rollout; once more to leave at once", flush=True)
+            print("stopping after this rollout; once more to stop at once", flush=True)
         super().handle_exit(sig, frame)
 
 
 def serve(
     run: RunDirectory, host: str = LOCAL, port: int | None = None, open_browser: bool = True
 ) -> None:
-    """Serve the page of a run until interrupted."""
+    """Serve the page of a run on a host and port until the process is interrupted.
+
+    Prints the address and opens it in the browser if `open_browser`.
+    """
     host = LOCAL if host == "localhost" else host
-    player = Player(run)  # whatever is wrong with the run is said before anything is served
+    # Problems with the run are reported before anything is served.
+    player = Player(run)
     data.describe(run)
     if data.iterations(run):
         data.cells(run)
-    with contextlib.closing(bind(host, port)) as place:
-        bound = place.getsockname()[1]
+    with contextlib.closing(bind(host, port)) as listener:
+        bound = listener.getsockname()[1]
         token = None if host == LOCAL else secrets.token_urlsafe(16)
         everywhere = host in ("", "0.0.0.0", "::")
         shown = platform.node() if everywhere else f"[{host}]" if ":" in host else host
@@ -241,9 +262,9 @@ def serve(
             app, log_level="warning", server_header=False, lifespan="off", access_log=False
         )
         server = _Server(config)
-        threading.Thread(target=player.warm, daemon=True).start()
-        print(f"{run.path}: {address}  (Ctrl-C ends it)", flush=True)
+        threading.Thread(target=player.compile, daemon=True).start()
+        print(f"{run.path}: {address}  (stop with Ctrl-C)", flush=True)
         if open_browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):
-            server.run(sockets=[place])
+            server.run(sockets=[listener])

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def td3_training(td3: TD3) -> Training | None:
-    """Return the kernel implementation of `td3.train_plain` for this learner.
+    """Return the function that trains this learner with GPU kernels, or None.
+
+    The function computes the same as `td3.train_plain`.
 
     Returns None when this process has no suitable GPU, when this JAX lacks the Pallas compiler, or
     when the kernels do not support the learner's networks.

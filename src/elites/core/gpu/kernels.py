@@ -56,7 +56,7 @@ class NetworkLayout:
 
     @classmethod
     def of(cls, network: MLP, skipped: tuple[int, int] = (0, 0)) -> NetworkLayout:
-        """Return the layout of `network`."""
+        """Return the positions of weights and biases in the vector of a network."""
         return cls(*network.sizes, skipped=skipped)
 
     @property
@@ -86,28 +86,31 @@ class NetworkLayout:
 
     @property
     def padded_outputs(self) -> int:
-        """Number of outputs, padded for the matrix units."""
+        """Number of outputs of the network, padded for the GPU's matrix units."""
         return next(width for width in OUTPUT_WIDTHS if width >= self.outputs)
 
     @property
     def padded_size(self) -> int:
-        """Length of the padded vector. Vectors stored one after the other are all aligned."""
+        """Length of the network's padded vector.
+
+        With this length, vectors stored one after the other are all aligned.
+        """
         return -(-(self.bias3 + self.outputs) // 64) * 64
 
     @property
     def tiles(self) -> tuple[int, int]:
-        """Number of tiles of the weights of the first and of the second layer."""
+        """Numbers of tiles of the first layer's and of the second layer's weights."""
         across = self.hidden1 // TILE
         return -(-self.inputs // TILE) * across, across * (self.hidden2 // TILE)
 
     @property
     def update_programs(self) -> int:
-        """Number of programs that update the network, see `_NetworkUpdate.update`."""
+        """Number of GPU programs that update the network, see `_NetworkUpdate.update`."""
         return sum(self.tiles) + self.hidden1 // TILE + 2 * (self.hidden2 // TILE)
 
 
 class KernelConfig(NamedTuple):
-    """Static numbers for which the kernels are compiled."""
+    """Sizes and rates, known at compile time, for which the kernels are compiled."""
 
     actor: NetworkLayout
     critic: NetworkLayout
@@ -124,7 +127,7 @@ class KernelConfig(NamedTuple):
 
     @property
     def stride(self) -> int:
-        """Distance from one column of transitions to the next."""
+        """Number of elements from one column of packed transitions to the next."""
         return -(-self.batch_size // BLOCK_ROWS) * BLOCK_ROWS
 
     @property
@@ -163,12 +166,15 @@ class CriticBuffers(NamedTuple):
 
 
 def _load(ref: Ref, index, mask=None):
-    """Read the elements at `index`. Masked elements are 0."""
+    """Return the elements at `index` of an array in GPU memory. Masked elements are 0."""
     return triton.load(ref.at[index], mask=mask, other=None if mask is None else 0.0)
 
 
 def _dot(a, b, axes: tuple[int, int] = (1, 0)):
-    """Multiply and sum over one axis of each: (1, 0) is a @ b, (1, 1) is a @ b.T."""
+    """Return the product of two matrices, summed over one axis of each.
+
+    The axes (1, 0) give a @ b, and (1, 1) give a @ b.T.
+    """
     numbers = (((axes[0],), (axes[1],)), ((), ()))
     return jax.lax.dot_general(a, b, numbers, preferred_element_type=jnp.float32)
 
@@ -178,7 +184,10 @@ def _relu(x):
 
 
 def _fold_chunks(count: int, body: Callable, start, chunk: int = CHUNK):
-    """Fold `body(k, carry)` over `count` indices, `chunk` indices k at a time."""
+    """Return the last carry of `body(k, carry)`, run over chunks of `count` indices.
+
+    Each k is an array of `chunk` indices.
+    """
 
     def fold_chunk(i, carry):
         return body(i * chunk + jnp.arange(chunk), carry)
@@ -192,7 +201,7 @@ def _fold_chunks(count: int, body: Callable, start, chunk: int = CHUNK):
 
 
 class _InputBlock(NamedTuple):
-    """Inputs of the transitions of one program."""
+    """Network inputs of the transitions of one GPU program."""
 
     data: Ref
     start: Any
@@ -202,7 +211,7 @@ class _InputBlock(NamedTuple):
     stride: int
 
     def read(self, columns, mask):
-        """Return the columns [BLOCK_ROWS, n]. Masked columns and padding are 0."""
+        """Return the input columns [BLOCK_ROWS, n]. Masked columns and padding are 0."""
         at = self.start + columns[None, :] * self.stride + self.rows[:, None]
         return _load(self.data, at, self.valid[:, None] & mask[None, :])
 
@@ -252,10 +261,10 @@ def _activations2(net: NetworkLayout, parameters, offset, read_hidden1: Callable
 
 
 def _activation_gradients1(net: NetworkLayout, parameters, offset, read_delta2: Callable):
-    """Return the derivatives with respect to the activations of the first layer.
+    """Return the derivatives [BLOCK_ROWS, hidden1] with respect to layer 1's activations.
 
-    They are [BLOCK_ROWS, hidden1] and become deltas when the ReLU is applied. `read_delta2(k)`
-    reads the deltas of the units k of the second layer.
+    The derivatives become deltas when the ReLU is applied. `read_delta2(k)` reads the deltas of the
+    units k of the second layer.
     """
     units = jnp.arange(net.hidden1)
 
@@ -274,14 +283,14 @@ def _output_weights(net: NetworkLayout, parameters, offset):
 
 
 def _outputs(net: NetworkLayout, parameters, offset, hidden2):
-    """Return the outputs [BLOCK_ROWS, padded_outputs] before any nonlinearity."""
+    """Return a network's outputs [BLOCK_ROWS, padded_outputs] before any nonlinearity."""
     outputs = jnp.arange(net.padded_outputs)
     bias = _load(parameters, offset + net.bias3 + outputs, outputs < net.outputs)
     return _dot(hidden2, _output_weights(net, parameters, offset)) + bias[None, :]
 
 
 def _value_and_delta2(net: NetworkLayout, parameters, offset, hidden2):
-    """Return a critic's values [BLOCK_ROWS] and their deltas in the second layer."""
+    """Return a critic's values [BLOCK_ROWS] and their deltas [BLOCK_ROWS, hidden2] in layer 2."""
     weights = _load(parameters, offset + net.weights3 + jnp.arange(net.hidden2))
     bias = _load(parameters, offset + net.bias3 + jnp.zeros((BLOCK_ROWS,), jnp.int32))
     value = jnp.sum(hidden2 * weights[None, :], axis=1) + bias
@@ -296,7 +305,7 @@ def _action_weights(config: KernelConfig, critics, offset):
 
 
 class _LayerProgram:
-    """One program of the kernels that compute layers, for BLOCK_ROWS transitions."""
+    """One GPU program of the kernels that compute layers, for BLOCK_ROWS transitions."""
 
     def __init__(self, config: KernelConfig, delay_position: int, cycle: Ref, data: Ref):
         step = cycle[0] * config.delay + delay_position
@@ -307,16 +316,20 @@ class _LayerProgram:
         self.next_inputs = self.inputs._replace(start=start + config.critic.inputs * config.stride)
 
     def critic_hidden1(self, critics, offset, block: _InputBlock, action):
-        """Return the first layer of a critic for `action` instead of the recorded action."""
+        """Return a critic's first layer [BLOCK_ROWS, hidden1] for `action`.
+
+        The given action replaces the recorded one.
+        """
         start = self.config.observation_size
         recorded = (start, start + self.config.action_size)
         total = _pre_activations1(self.config.critic, critics, offset, block, recorded)
         return _relu(total + _dot(action, _action_weights(self.config, critics, offset)))
 
     def store(self, ref: Ref, network: Any, layer) -> Callable:
-        """Write a layer [BLOCK_ROWS, width] of the network with index `network`.
+        """Write a layer [BLOCK_ROWS, width] of a network, and return a function that reads it.
 
-        Returns a function of unit indices that reads it again. Call `barrier` before reading.
+        The function takes unit indices. `network` is the index of the network. Call `barrier`
+        before reading.
         """
         width, stride = layer.shape[1], self.config.stride
 
@@ -334,9 +347,9 @@ class _LayerProgram:
 
 def target_values(config: KernelConfig, delay_position: int, cycle: Ref, data: Ref, target_actor,
                   target_critics, next_values, actor_hidden1, critic_hidden1):  # fmt: skip
-    """Compute the values of the next states by one target critic.
+    """Compute the values of the next states by one target critic, into `next_values`.
 
-    Writes `next_values`. The two hidden layers are scratch memory.
+    The two hidden layers are scratch memory.
     """
     program = _LayerProgram(config, delay_position, cycle, data)
     net, critic = config.actor, pl.program_id(1)
@@ -359,7 +372,7 @@ def target_values(config: KernelConfig, delay_position: int, cycle: Ref, data: R
 
 def backpropagate_critics(config: KernelConfig, delay_position: int, cycle: Ref, data: Ref,
                           critics, layers: LayerBuffers):  # fmt: skip
-    """Compute the values of one critic and their deltas. Writes `layers`."""
+    """Compute the values of one critic and their deltas, and write them to `layers`."""
     program = _LayerProgram(config, delay_position, cycle, data)
     net, critic = config.critic, pl.program_id(1)
     offset = critic * net.padded_size
@@ -422,7 +435,7 @@ def backpropagate_actor(config: KernelConfig, delay_position: int, cycle: Ref, d
 
 
 class _Adam(NamedTuple):
-    """Adam step and target update.
+    """Adam step and target update of a network's parameters.
 
     `before` and `after` hold references to the same memory.
     """
@@ -434,7 +447,7 @@ class _Adam(NamedTuple):
     target_rate: float
 
     def __call__(self, at, mask, gradient: Callable) -> None:
-        """Update the elements `at` by their gradient."""
+        """Update the parameters at positions `at` in place, by their gradient."""
         g = gradient()  # before the state is read, because registers are scarce
         old = NetworkState(*(_load(ref, at, mask) for ref in self.before))
         mean = BETA1 * old.first_moment + (1.0 - BETA1) * g
@@ -449,7 +462,7 @@ class _Adam(NamedTuple):
 
 
 class _NetworkUpdate(NamedTuple):
-    """Gradient and update of one network."""
+    """Gradient and update of one network from its layers."""
 
     config: KernelConfig
     net: NetworkLayout
@@ -471,7 +484,7 @@ class _NetworkUpdate(NamedTuple):
         return _fold_chunks(batch_size, lambda rows, t: t + function(rows), total, ROW_CHUNK)
 
     def weight_gradient(self, inputs: Callable, deltas: Callable, shape: tuple[int, int]):
-        """Return a function that computes the gradient of a tile of weights."""
+        """Return a function that returns the gradient of a tile of weights, of this shape."""
 
         def product(rows):
             return _dot(inputs(rows), deltas(rows), (1, 1))
@@ -479,11 +492,14 @@ class _NetworkUpdate(NamedTuple):
         return lambda: self.sum_over_rows(product, shape)
 
     def bias_gradient(self, deltas: Callable, size: int):
-        """Return a function that computes the gradient of `size` elements of a bias."""
+        """Return a function that returns the gradient of `size` elements of a bias."""
         return lambda: self.sum_over_rows(lambda rows: jnp.sum(deltas(rows), axis=1), (size,))
 
     def activation_reader(self, ref: Ref, width: int, units):
-        """Return a function that reads units [n, rows] of a layer. Rows of padding are 0."""
+        """Return a function that reads the activations [n, rows] of units of a layer.
+
+        Rows of padding are 0.
+        """
 
         def read(rows):
             at = (self.network * width + units)[:, None] * self.config.stride + rows[None, :]
@@ -492,7 +508,7 @@ class _NetworkUpdate(NamedTuple):
         return read
 
     def delta_reader(self, ref: Ref, width: int, units):
-        """Return a function that reads deltas [n, rows] of a layer and scales them."""
+        """Return a function that reads the scaled deltas [n, rows] of a layer."""
         read = self.activation_reader(ref, width, units)
         return lambda rows: read(rows) * self.delta_scale(rows)[None, :]
 
@@ -562,7 +578,7 @@ class _NetworkUpdate(NamedTuple):
 
 
 class _UpdateProgram:
-    """One program of the kernels that update networks."""
+    """One GPU program of the kernels that update networks."""
 
     def __init__(self, config: KernelConfig, delay_position: int, cycle: Ref, data: Ref,
                  corrections: Ref):  # fmt: skip
@@ -571,7 +587,7 @@ class _UpdateProgram:
         self.start = self.step * (config.columns * config.stride)
 
     def inputs(self, net: NetworkLayout) -> Callable:
-        """Return a function that reads the network's inputs k [n, rows]."""
+        """Return a function that reads the inputs k [n, rows] of a network."""
 
         def read(k, rows):
             column = k + jnp.where(k >= net.skipped[0], net.skipped[1], 0)
@@ -582,7 +598,7 @@ class _UpdateProgram:
         return read
 
     def adam(self, before: NetworkState, after: NetworkState, optimiser: int, rate: float) -> _Adam:
-        """Return the update rule. `optimiser` is 0 for the critics and 1 for the actor."""
+        """Return the Adam rule. `optimiser` is 0 for the critics and 1 for the actor."""
         at = 4 * self.step + 2 * optimiser
         pair = self.corrections[at], self.corrections[at + 1]
         return _Adam(before, after, pair, rate, self.config.target_rate)
@@ -598,12 +614,15 @@ class _UpdateProgram:
 def update_critics(config: KernelConfig, delay_position: int, cycle: Ref, data: Ref,
                    corrections: Ref, next_values, layers: LayerBuffers, losses,
                    before: NetworkState, losses_after, after: NetworkState):  # fmt: skip
-    """Update one tile of one critic. The first program of a critic adds its loss."""
+    """Update one tile of one critic in place. The critic's first program adds its loss."""
     program = _UpdateProgram(config, delay_position, cycle, data, corrections)
     net, index, critic = config.critic, pl.program_id(0), pl.program_id(1)
 
     def td_error(rows):
-        """Return the temporal-difference errors, 0 for truncated transitions and padding."""
+        """Return the temporal-difference errors of rows.
+
+        Truncated transitions and padding have 0.
+        """
         valid = rows < config.batch_size
         at = program.start + 2 * net.inputs * config.stride + rows
         reward, discount, mask = (_load(data, at + i * config.stride, valid) for i in range(3))
@@ -631,7 +650,7 @@ def update_critics(config: KernelConfig, delay_position: int, cycle: Ref, data: 
 def update_actor(config: KernelConfig, delay_position: int, cycle: Ref, data: Ref,
                  corrections: Ref, layers: LayerBuffers, delta3, loss,
                  before: NetworkState, loss_after, after: NetworkState):  # fmt: skip
-    """Update one tile of the actor. The first program adds the loss."""
+    """Update one tile of the actor in place. The first program adds the loss."""
     program = _UpdateProgram(config, delay_position, cycle, data, corrections)
     net, index = config.actor, pl.program_id(0)
 

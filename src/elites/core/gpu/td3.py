@@ -75,9 +75,10 @@ def _supported_network(network: MLP) -> bool:
 def train(
     learner: TD3, state: TD3State, batches: Batch, noise: Array, interpret: bool = False
 ) -> tuple[TD3State, Losses]:
-    """Run all steps of an iteration, equal to `td3.train_plain` up to rounding.
+    """Run all training steps of an iteration with kernels. Returns the new state and mean losses.
 
-    `interpret` runs the kernels in Python, for tests without a GPU.
+    The result equals `td3.train_plain` up to rounding. `interpret` runs the kernels in Python, for
+    tests without a GPU.
     """
     observation_size, action_size = batches.observation.shape[-1], batches.action.shape[-1]
     # The columns of the data are the critic's inputs. The actor skips those of the action.
@@ -123,7 +124,7 @@ def train(
 
 
 def _updated_adam(adam: AdamState, network: NetworkState, steps: int) -> AdamState:
-    """Return the optimiser's state after `steps` more steps, with the moments of `network`."""
+    """Return Adam's state after `steps` more steps, with the moments of `network`."""
     count = adam[0].count + steps
     moments = adam[0]._replace(count=count, mu=network.first_moment, nu=network.second_moment)
     return (moments, *adam[1:])
@@ -132,7 +133,7 @@ def _updated_adam(adam: AdamState, network: NetworkState, steps: int) -> AdamSta
 def pack_batches(
     config: KernelConfig, inputs: Array, next_inputs: Array, scalars: list[Array]
 ) -> Array:
-    """Return the data of all steps as one vector, from which kernels read what they need.
+    """Return the data of all training steps as one vector, which the kernels read.
 
     The columns of a step are, in this order:
 
@@ -151,7 +152,7 @@ def pack_batches(
 def bias_corrections(
     critic_count: ArrayLike, actor_count: ArrayLike, steps: int, delay: int
 ) -> Array:
-    """Return the factors of Adam's bias correction for all steps.
+    """Return the factors of Adam's bias correction for all training steps.
 
     A step has four: for the first and second moment of the critics, then of the actor. The counts
     are the numbers of steps that the optimisers have made before.
@@ -176,7 +177,10 @@ def pad_state(
 
 
 def unpad_state(net: NetworkLayout, state: NetworkState, like: Array) -> NetworkState:
-    """Return the inverse of `pad_state`, each vector in the shape of `like`."""
+    """Return a network's state without padding, each vector in the shape of `like`.
+
+    Inverse of `pad_state`.
+    """
     rows = (x.reshape(-1, net.padded_size) for x in state)
     return NetworkState(*(r[:, : like.shape[-1]].reshape(like.shape) for r in rows))
 
@@ -194,7 +198,7 @@ def _call_kernel(
     options: dict[str, int],
     aliased: int = 0,
 ) -> tuple:
-    """Run a kernel on pytrees of arrays and return its outputs.
+    """Run a kernel on pytrees of arrays and return its outputs as a tuple of pytrees.
 
     The last `aliased` inputs are updated in place: they share memory with the first outputs.
     """
@@ -221,7 +225,7 @@ def _call_kernel(
 
 
 class Carry(NamedTuple):
-    """State of the loop over steps."""
+    """State of the loop over training steps."""
 
     critic_losses: Array  # [2]: summed over the steps
     critics: NetworkState
@@ -237,9 +241,10 @@ def run_step(
     corrections: Array,
     carry: Carry,
 ) -> Carry:
-    """Run one step: number `delay_position` of the delay cycle with the index `cycle` [1].
+    """Run one training step and return the new networks and summed losses.
 
-    The step at position 0 also updates the actor.
+    The step is number `delay_position` of the delay cycle with the index `cycle` [1]. The step at
+    position 0 also updates the actor.
     """
     rows, critic_layout, actor_layout = config.stride, config.critic, config.actor
     blocks, actor, critics = -(-config.batch_size // BLOCK_ROWS), carry.actor, carry.critics
@@ -295,7 +300,10 @@ def run_steps(
     *,
     count: int,
 ) -> Carry:
-    """Run `count` steps. Returns the updated networks and the losses summed over the steps."""
+    """Run `count` training steps.
+
+    Returns the updated networks and the losses summed over the steps.
+    """
 
     def run_cycle(i: Array, carry: Carry) -> Carry:
         cycle = i.astype(jnp.int32).reshape(1)

@@ -1,4 +1,4 @@
-"""Body models shipped with the package."""
+"""Body models of the package."""
 
 from __future__ import annotations
 
@@ -10,4 +10,5 @@ from elites import physics
 
 @functools.cache
 def body_model(name: str) -> physics.Model:
+    """Return the body model read from the file `NAME.json` beside this module."""
     return physics.load(Path(__file__).parent / f"{name}.json")

@@ -1,0 +1,126 @@
+"""The `elites` command: one thin function for each of its commands.
+
+    train.py       train, resume, demo
+    runs.py        evaluate, plot, export, info, pack, unpack
+    view.py        view
+    study.py       study, report
+    catalogue.py   tasks, algorithms; describe.py writes their text
+    parsing.py     options from function signatures, and messages for wrong ones
+
+A command is a typed function: its signature becomes the options and its docstring the help. To add
+one, write the function and enter it in `COMMANDS`. A command imports slow modules (JAX, Matplotlib)
+inside the function, after it has checked the input. Help and error messages thus appear at once.
+
+| exit code | meaning                                        |
+|-----------|------------------------------------------------|
+| 0         | done                                           |
+| 1         | failed (OSError, RunError)                     |
+| 2         | bad input (ValueError)                         |
+| 3         | stopped by a signal; the run can be resumed    |
+
+`main` prints an exception as one line. With ELITES_DEBUG set in the environment, Python shows the
+traceback instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import elites
+from elites.cli import catalogue, parsing, runs, study, train, view
+from elites.core.catalogue import suggestion
+from elites.runs.directory import RunError
+from elites.words import columns
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "train": train.Train,
+    "resume": train.resume,
+    "evaluate": runs.evaluate,
+    "plot": runs.plot,
+    "export": runs.export,
+    "view": view.view,
+    "info": runs.info,
+    "pack": runs.pack,
+    "unpack": runs.unpack,
+    "study": study.study,
+    "report": study.report,
+    "tasks": catalogue.tasks,
+    "algorithms": catalogue.algorithms,
+    "demo": train.demo,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name, and return the exit code of the process.
+
+    Without arguments, takes those of the command line.
+    """
+    try:
+        return _parse(sys.argv[1:] if arguments is None else arguments)() or 0
+    except BrokenPipeError:
+        # The reader, such as a pager or `head`, has closed the pipe. Without this, the interpreter
+        # reports another error when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+    except KeyboardInterrupt:
+        print("elites: interrupted", file=sys.stderr)
+        return 128 + 2
+    except (ValueError, OSError, RunError) as error:
+        if os.environ.get("ELITES_DEBUG"):
+            raise
+        print("elites:", _one_line(error), file=sys.stderr)
+        return 2 if isinstance(error, ValueError) else 1
+
+
+def _parse(arguments: Sequence[str]) -> Callable[[], int | None]:
+    """Return a function that executes the command line's command and returns its exit code.
+
+    Raises a ValueError for an unknown command or option.
+    """
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        return functools.partial(print, _help())
+    if name == "--version":
+        return functools.partial(print, "elites", elites.__version__)
+    if name not in COMMANDS:
+        kind = "option" if name.startswith("-") else "command"
+        known = ["--help", "--version"] if kind == "option" else list(COMMANDS)
+        raise ValueError(
+            f"unknown {kind} '{name}'.{suggestion(name, known)} Known {kind}s: {', '.join(known)}"
+        )
+    if name == "train":
+        return parsing.parse(name, train.Train, rest, default=train.Train.defaults(rest))
+    return parsing.parse(name, parsing.postponed(COMMANDS[name]), rest)
+
+
+def _help() -> str:
+    """Return the text of `elites --help`, with a line for each command."""
+    lines = [
+        "usage: elites COMMAND [OPTIONS]",
+        "",
+        "Quality-diversity reinforcement learning.",
+        "",
+        "commands:",
+        *columns([[f"  {name}", _first_line(command)] for name, command in COMMANDS.items()]),
+        "",
+        "options:",
+        "  -h, --help  show this message; after a command, its options",
+        "  --version   show the version",
+    ]
+    return "\n".join(lines)
+
+
+def _first_line(command: Callable[..., Any]) -> str:
+    """Return the first line of a command's docstring, without the full stop."""
+    return (command.__doc__ or "").partition("\n")[0].rstrip(".")
+
+
+def _one_line(error: Exception) -> str:
+    """Return the message of an exception in one line."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).splitlines())

@@ -1,0 +1,60 @@
+"""Commands that list and explain tasks and algorithms."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import tyro
+
+from elites import tasks as registry
+from elites.core import catalogue
+from elites.words import columns
+
+
+def tasks(
+    task: Annotated[
+        str, tyro.conf.Positional, tyro.conf.arg(metavar="[TASK]", help_behavior_hint="")
+    ] = "",
+    check: bool = False,
+) -> None:
+    """List the tasks, or explain one of them.
+
+    Args:
+        task: Task to explain. Without it, all tasks are listed.
+        check: Check the task instead: run a few steps and report what is wrong with it.
+    """
+    if check and not task:
+        raise ValueError("--check needs a task: elites tasks FILE.py:FUNCTION --check")
+    if task:
+        registry.check(task)
+    from elites.cli import describe
+
+    if check:
+        from elites.tasks import checking
+
+        made = registry.make(task)
+        checking.check(made)
+        print(f"{made.name}: {checking.STEPS} steps of {checking.ROBOTS} robots found no fault")
+    elif task:
+        print(describe.explain_task(registry.make(task)))
+    else:
+        print(describe.overview([registry.make(name) for name in registry.names()]))
+
+
+def algorithms(
+    algorithm: Annotated[
+        str, tyro.conf.Positional, tyro.conf.arg(metavar="[ALGORITHM]", help_behavior_hint="")
+    ] = "",
+) -> None:
+    """List the algorithms, or explain one of them.
+
+    Args:
+        algorithm: Algorithm to explain. Without it, all algorithms are listed.
+    """
+    if algorithm:
+        catalogue.check(algorithm)
+        from elites.cli import describe
+
+        print(describe.explain_algorithm(algorithm))
+    else:
+        print("\n".join(columns([list(row) for row in catalogue.ALGORITHMS.items()])))

@@ -1,0 +1,127 @@
+"""Text about tasks and algorithms, for `elites tasks` and `elites algorithms`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from elites import references, training
+from elites.core import catalogue, networks
+from elites.tasks.task import Task
+from elites.words import columns, counted
+
+
+def overview(tasks: Sequence[Task]) -> str:
+    """Return a table of tasks as text, with a heading and one line per task."""
+    rows = [["task", "observation", "action", "episode", "parameters", "bounds", "descriptor"]]
+    for task in tasks:
+        network = networks.policy(task.observation_size, task.action_size)
+        rows.append(
+            [
+                task.name,
+                f"{task.observation_size}",
+                f"{task.action_size}",
+                f"{task.episode_length}",
+                f"{network.size:,}",
+                _bounds(task),
+                task.descriptor_text,
+            ]
+        )
+    return "\n".join(columns(rows, right=(1, 2, 3, 4)))
+
+
+def explain_task(task: Task) -> str:
+    """Return a text about one task: reward, descriptor, observation and action."""
+    network = networks.policy(task.observation_size, task.action_size)
+    layers = "-".join(map(str, network.sizes))
+    length = f"at most {counted(task.episode_length, 'step')}"
+    if task.body_model is not None:
+        length += f" of {task.body_model.dt:g} s, {task.body_model.substeps} substeps each"
+    over = {"final": "of the last state", "mean": "mean over the steps taken"}
+    facts = [
+        ("episode", length),
+        ("reward", task.reward_text),
+        ("fitness", "sum of the rewards, undiscounted"),
+        ("termination", task.termination_text),
+        ("descriptor", task.descriptor_text or over[task.episode_descriptor]),
+        ("bounds", _bounds(task)),
+        ("deterministic", "yes" if task.deterministic else "no, an episode depends on its key"),
+        ("policy", f"{network.size:,} parameters ({layers}, ReLU, tanh at the end)"),
+    ]
+    lines = [
+        f"{task.name}: {task.summary}",
+        "",
+        *(line for name, text in facts for line in _paragraph(name, text)),
+        "",
+        f"observation, {counted(task.observation_size, 'number')}",
+        *columns([[f"  {where}", what] for where, what in _ranges(task.observation_layout)]),
+        "",
+        f"action, {counted(task.action_size, 'number')} in [-1, 1]",
+        *columns([[f"  {where}", what] for where, what in _ranges(_actions(task))]),
+    ]
+    return "\n".join(lines)
+
+
+def explain_algorithm(name: str) -> str:
+    """Return a text about one algorithm: offspring, evaluations and networks."""
+    built = training.build("ant_omni", name)
+    offspring = ", ".join(f"{origin} {count}" for origin, count in built.offspring.items())
+    facts = [
+        ("offspring", f"in an iteration: {offspring}"),
+        ("evaluations", f"{built.evaluations_per_iteration} in an iteration"),
+    ]
+    if learner := built.main_td3:
+        layers = "-".join(map(str, learner.actor.sizes))
+        seen = "observation and descriptor" if learner.actor_conditioned else "observation"
+        facts.append(("actor", f"{layers} on Ant-Omni, sees {seen}"))
+        facts.append(("critic", f"{'-'.join(map(str, learner.critic.sizes))} on Ant-Omni"))
+    lines = [f"{built.name}: {_title(name)}", ""]
+    return "\n".join([*lines, *(line for n, text in facts for line in _paragraph(n, text))])
+
+
+def _title(algorithm: str) -> str:
+    """Return the title of a built-in algorithm, or the first docstring line of the user's own."""
+    if not references.is_reference(algorithm):
+        return catalogue.ALGORITHMS[algorithm]
+    text = references.load(algorithm).__doc__ or f"an algorithm of your own, {algorithm}"
+    return text.strip().partition("\n")[0]
+
+
+def _actions(task: Task) -> list[tuple[str, int]]:
+    """Return a description of each number of a task's action, with the size 1.
+
+    Returns an empty list for a task without a body model.
+    """
+    model = task.body_model
+    if model is None:
+        return []
+    return [
+        (f"motor of joint {model.joints.names[joint]!r}, {strength:g} N m at full action", 1)
+        for joint, strength in zip(model.actuated, model.strength[:, 0], strict=True)
+    ]
+
+
+def _paragraph(name: str, text: str) -> list[str]:
+    """Return the lines of a paragraph of text, with a name in the left margin."""
+    return textwrap.wrap(text, 96, initial_indent=f"{name:<15}", subsequent_indent=" " * 15)
+
+
+def _ranges(layout: Iterable[tuple[str, int]]) -> list[tuple[str, str]]:
+    """Return pairs of index range and text for the entries of a vector, given as (text, size).
+
+    An example is [("0-1", "x, y"), ("2", "z")].
+    """
+    rows, first = [], 0
+    for text, size in layout:
+        rows.append((f"{first}" if size == 1 else f"{first}-{first + size - 1}", text))
+        first += size
+    return rows
+
+
+def _bounds(task: Task) -> str:
+    """Return the bounds of a task's descriptor as text, such as "[-1, 1]^2"."""
+    sides = [
+        f"[{low:g}, {high:g}]"
+        for low, high in zip(task.descriptor_low, task.descriptor_high, strict=True)
+    ]
+    return f"{sides[0]}^{len(sides)}" if len(set(sides)) == 1 else " x ".join(sides)

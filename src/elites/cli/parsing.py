@@ -1,0 +1,109 @@
+"""Parse the options of a command with tyro, and put errors into one line.
+
+tyro turns the signature of a function into options. Its framed error messages become one sentence
+that names the option, the value and, for an unknown option, the closest known one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tyro
+
+from elites.core.catalogue import suggestion
+
+
+def parse(
+    name: str, command: Any, arguments: Sequence[str], default: Any = None
+) -> Callable[[], int | None]:
+    """Return a function that calls a command with the arguments, or raise a ValueError of one line.
+
+    `command` is a function or a dataclass, and `name` its name on the command line. `default` is an
+    instance of the dataclass that provides the values not given.
+    """
+    # tyro reads a default of None as "nothing is required".
+    given = {} if default is None else {"default": default}
+    run = functools.partial(
+        tyro.cli, command, prog=f"elites {name}", return_unknown_args=True, **given
+    )
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            call, unknown = run(args=arguments)
+    except SystemExit as stop:
+        if not stop.code:
+            raise  # --help, which tyro has printed
+        raise ValueError(_with_option(_unframed(errors.getvalue()), name)) from None
+    except ValueError as error:  # a dataclass rejects a value
+        raise ValueError(_with_option(f"{error}.", name)) from None
+    if not unknown:
+        return call
+    if not unknown[0].startswith("-"):
+        raise ValueError(f"unexpected argument '{unknown[0]}'. See 'elites {name} --help'")
+    page = io.StringIO()
+    with contextlib.redirect_stdout(page), contextlib.suppress(SystemExit):
+        run(args=["--help"])
+    options = re.findall(r"--[a-z][\w.-]*", page.getvalue())
+    raise ValueError(f"{_about_unknown(name, unknown, options)} See 'elites {name} --help'")
+
+
+def postponed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int | None]]:
+    """Return a function with the signature of a command that returns the command's call.
+
+    tyro calls the function while it parses. If the function made the call, tyro would report the
+    command's errors as its own.
+    """
+
+    @functools.wraps(command)
+    def call(*args, **kwargs):
+        return functools.partial(command, *args, **kwargs)
+
+    return call
+
+
+def _about_unknown(command: str, unknown: Sequence[str], options: Sequence[str]) -> str:
+    """Return a message about the first unknown option of a command, with the closest known one.
+
+    `unknown` has the arguments that were not understood. The value of the option may follow in it.
+    """
+    flag, _, value = unknown[0].partition("=")
+    if command == "train" and flag == "--seed":
+        number = value or (unknown[1] if unknown[1:] and unknown[1].isdigit() else "N")
+        return (
+            f"unknown option '--seed'. '--first-seed {number}' trains the seed of that number; "
+            "'--seeds' is how many seeds to train."
+        )
+    return f"unknown option '{flag}'.{suggestion(flag, options)}"
+
+
+def _with_option(text: str, command: str) -> str:
+    """Return an error message with the option in place of the field, and a pointer to the help."""
+    text = re.sub(
+        r"^(?:Error parsing config(?P<hp>\.hp)?: )?(?P<field>[a-z]\w*) must",
+        lambda m: f"--{'hp.' if m['hp'] else ''}{m['field'].replace('_', '-')} must",
+        text,
+    )
+    # Python's message for text that is not a number, alone or after other types were tried.
+    kind = re.search(r"invalid literal for int|could not convert string to float", text)
+    option = re.match(r"Error parsing (--\S+): ", text)
+    given = re.search(r"'([^']*)'[^']*$", text)
+    if kind and option and given:
+        wanted = "a whole number" if "int" in kind[0] else "a number"
+        text = f"{option[1]} must be {wanted}, got '{given[1]}'."
+    elif option and (several := re.search(r"Could not find valid parse for .*\[(.*)\]", text)):
+        text = f"{option[1]} does not accept {several[1].replace(',', '')}."
+    return f"{text} See 'elites {command} --help'"
+
+
+def _unframed(message: str) -> str:
+    """Return the first section of a framed error message of tyro as one sentence."""
+    inside = [line.strip(" │") for line in message.splitlines() if line.startswith("│")]
+    section = itertools.takewhile(lambda line: not line.startswith("─"), inside)
+    text = " ".join(section) or "the options could not be parsed"
+    return text if text.endswith(".") else f"{text}."

@@ -1,0 +1,153 @@
+"""Commands for existing runs: evaluate, plot, export, info, pack and unpack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from elites.cli.common import RunPath, shown
+from elites.runs import directory as directories
+from elites.runs.config import Device
+from elites.words import amount, columns, counted
+
+
+def evaluate(
+    run: RunPath,
+    checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
+    device: Device = "auto",
+) -> None:
+    """Re-evaluate archive and actor of a run: the paper's metrics and a table of all cells.
+
+    Args:
+        run: Run directory.
+        checkpoint: Iteration to evaluate. Its tables get a directory of their own.
+        device: Device to compute on. On the training device, an archive is reproduced to the bit.
+    """
+    directory = directories.existing(run)
+    config = directory.config().check()
+    from elites.runs import evaluation, job
+
+    job.choose_device(device)
+    folder = evaluation.reevaluate(directory, checkpoint)
+    iteration = evaluation.iteration_of(folder)
+    print(f"{run}, iteration {iteration}, {counted(config.seeds, 'seed')}")
+    print("\n".join(columns(evaluation.table(folder), right=(1, 2, 3))))
+    print(f"tables: {folder / 'metrics.csv'}, {folder / 'cells.csv'}")
+
+
+def plot(
+    runs: Annotated[
+        tuple[Path, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)"),
+    ],
+    output: Path = Path("comparison"),
+    seed: Annotated[int | None, shown("INT", "the one with the highest QD-score")] = None,
+) -> None:
+    """Draw the figures of a run, or the learning curves of several runs in one figure.
+
+    Args:
+        runs: Run directories. The figures of a single run go to its own directory.
+        output: Directory for the figures of several runs.
+        seed: Seed whose archive is drawn.
+    """
+    if not runs:
+        raise ValueError("name a run directory to draw. See 'elites plot --help'")
+    found = [directories.existing(run) for run in runs]
+    from elites.runs import figures
+
+    if len(found) == 1:
+        drawn = figures.draw_run(found[0], seed)
+    else:
+        drawn = figures.draw_comparison(found, output)
+    for path in drawn:
+        print(f"{path}  (and .pdf)")
+
+
+def export(
+    run: RunPath,
+    output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
+    actor: bool = False,
+    cell: Annotated[int | None, shown("INT", "none")] = None,
+    descriptor: Annotated[tuple[float, ...], shown("FLOAT ...", "none")] = (),
+    seed: Annotated[int | None, shown("INT", "the one with the highest QD-score")] = None,
+    checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
+) -> None:
+    """Write one policy of a run as ONNX or safetensors, and check the file against JAX.
+
+    Without --actor, --cell and --descriptor, this is the elite with the highest fitness.
+
+    Args:
+        run: Run directory.
+        output: File to write. Its suffix, .onnx or .safetensors, chooses the format.
+        actor: Export the actor. A conditioned actor takes descriptors in task units.
+        cell: Export the elite of this cell.
+        descriptor: Export the elite nearest to this descriptor, in task units.
+        seed: Seed to take the policy from.
+        checkpoint: Iteration of the checkpoint to read.
+    """
+    directory = directories.existing(run)
+    if sum([actor, cell is not None, bool(descriptor)]) > 1:
+        raise ValueError("choose one of --actor, --cell and --descriptor")
+    from elites.runs import formats
+
+    formats.check(output)
+    directory.config().check()
+    from elites.runs import export as exporting
+    from elites.runs import saved
+
+    results, iteration = saved.load_checkpoint(directory, checkpoint)
+    policy, information = exporting.choose(results, actor, cell, descriptor, seed)
+    error = exporting.export(policy, output, {**information, "iteration": iteration})
+    print(f"{output}: {information['what']}; differs from JAX by {error:.1g} on 1,000 observations")
+
+
+def info(run: RunPath) -> None:
+    """Show the configuration, progress and results of a run.
+
+    Args:
+        run: Run directory.
+    """
+    from elites.runs import info as describing
+
+    print(describing.describe(directories.existing(run)))
+
+
+def pack(
+    run: RunPath,
+    output: Annotated[Path | None, shown("FILE", "RUN.zip")] = None,
+    training_state: bool = True,
+) -> None:
+    """Write a run to one zip file, to share it.
+
+    Args:
+        run: Run directory.
+        output: File to write.
+        training_state: Include what only resuming needs: replay buffer and optimisers.
+    """
+    from elites.runs import sharing
+
+    target = output or run.with_name(f"{run.name}.zip")
+    size = sharing.pack(directories.existing(run), target, training_state)
+    print(f"{target}: {amount(size)}")
+
+
+def unpack(
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
+    output: Annotated[Path | None, shown("PATH", "the file's name without .zip")] = None,
+    max_size: float = 1.0,
+) -> None:
+    """Create a run directory from a zip file written by 'elites pack'.
+
+    Args:
+        file: The zip file.
+        output: Directory to create.
+        max_size: Largest size to unpack to, in GB, if the file itself is much smaller.
+    """
+    from elites.runs import sharing
+
+    target = output or file.with_suffix("")
+    sharing.unpack(file, target, max_size)
+    print(f"{target}: see 'elites info {target}'")

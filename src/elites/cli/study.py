@@ -1,0 +1,110 @@
+"""Commands for many runs: study and report."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from elites.cli.common import STOPPED, program, shown
+from elites.runs import directory as directories
+from elites.runs import packages
+from elites.words import counted
+
+
+def study(
+    plan: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PLAN")],
+    output: Annotated[Path | None, shown("PATH", "studies/PLAN")] = None,
+    jobs: Annotated[int | None, shown("INT", "one for each GPU, or one")] = None,
+    engine: Literal["local", "ray"] = "local",
+    address: Annotated[str | None, shown("HOST:PORT", "a new cluster on this machine")] = None,
+    cpus: float = 1,
+    gpus: float = 0,
+) -> int:
+    """Run the unfinished runs of a plan: tasks x algorithms x seeds.
+
+    Args:
+        plan: Built-in plan (paper, ablations, smoke) or TOML file.
+        output: Directory of the study.
+        jobs: Runs at a time on this machine.
+        engine: Compute in processes of this machine (local) or on a Ray cluster (ray).
+        address: Address of the Ray cluster.
+        cpus: CPUs of the Ray cluster for each run.
+        gpus: GPUs of the Ray cluster for each run.
+    """
+    _check_engine(jobs, engine, address, cpus, gpus)
+    from elites.study import plan as plans
+
+    chosen = plans.read(plan)
+    path = output or Path("studies") / Path(plan).stem
+    import jax
+
+    from elites.study import engines, scheduler
+    from elites.study import study as studies
+    from elites.study.table import Live
+
+    jax.config.update("jax_platforms", "cpu")  # GPUs are for the runs, not for this process
+    plans.refuse_small_budget(chosen, plan)
+    with directories.locked(path):
+        opened = studies.open_study(path, chosen)
+        if engine == "ray":
+            from elites.study.on_ray import RayEngine
+
+            where = RayEngine(address, cpus, gpus)
+        else:
+            where = engines.LocalEngine(jobs)
+        result = scheduler.run_unfinished(opened, where, Live(opened))
+    if result.stopped:
+        again = f"{program()} study {shlex.quote(plan)} --output {shlex.quote(str(path))}"
+        print(
+            f"stopped with {counted(result.done, 'run')} done; everything is saved. "
+            f"Continue with: {again}"
+        )
+        return STOPPED
+    print(f"{counted(result.done, 'run')} done: {path}. See '{program()} report {path}'")
+    for item in result.failed:
+        print(f"failed: {item.name}: {item.error}", file=sys.stderr)
+    return 1 if result.failed else 0
+
+
+def _check_engine(
+    jobs: int | None, engine: str, address: str | None, cpus: float, gpus: float
+) -> None:
+    """Raise a ValueError for options of `elites study` that are wrong or for the other engine."""
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"--jobs must be at least 1, got {jobs}. See 'elites study --help'")
+    if cpus <= 0:
+        raise ValueError(f"--cpus must be greater than 0, got {cpus:g}")
+    if gpus < 0:
+        raise ValueError(f"--gpus must not be negative, got {gpus:g}")
+    if engine == "ray" and jobs is not None:
+        raise ValueError("--jobs is for --engine local. On Ray, use --cpus and --gpus")
+    if engine == "local" and (address is not None or cpus != 1 or gpus != 0):
+        raise ValueError("--address, --cpus and --gpus are for --engine ray")
+    if engine == "ray":
+        packages.require("ray", extra="ray", purpose="--engine ray")
+
+
+def report(
+    study: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")],
+    add: Annotated[tuple[Path, ...], shown("FILE ...", "none")] = (),
+) -> None:
+    """Write the report of a study, finished or not: curves, tables and statistical tests.
+
+    Args:
+        study: Directory of the study.
+        add: CSV files of other programs: evaluations, metric, value[, task, label, seed].
+    """
+    from elites.study import study as studies
+
+    found = studies.existing(study)
+    packages.require("scipy", extra="study", purpose="a report")
+    from elites.study import imported
+    from elites.study import report as reporting
+
+    for path in add:
+        imported.add(found, path)
+    print(reporting.write(found))

@@ -1,0 +1,129 @@
+"""Commands that train: start a run, continue one, and the demo."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from elites.cli.common import STOPPED, RunPath, program, shown
+from elites.runs import session
+from elites.runs.config import Config, Device, preset
+from elites.runs.directory import RunDirectory
+from elites.words import columns, duration
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """Train an algorithm on a task, in a new run directory."""
+
+    config: Annotated[Config, tyro.conf.arg(name="")]
+    preset: Annotated[str, tyro.conf.arg(metavar="NAME")] = "paper"
+    """Preset for all values that are not given: paper, demo or smoke."""
+    output: Annotated[Path | None, shown("PATH", "runs/TASK-ALGORITHM")] = None
+    """Run directory."""
+    resume: bool = False
+    """Continue if the directory already holds a run with the same configuration."""
+    accept_changed_task: bool = False
+    """With --resume, continue even if the code of the task or of the algorithm has changed."""
+
+    def __call__(self) -> int:
+        if self.accept_changed_task and not self.resume:
+            raise ValueError("--accept-changed-task is for --resume")
+        return _train(self.config, self.output, self.resume, self.accept_changed_task)
+
+    @classmethod
+    def defaults(cls, arguments: Sequence[str]) -> Train:
+        """Return the values of the preset that the arguments name, for options not given."""
+        chosen = cls.preset
+        for i, argument in enumerate(arguments):
+            if argument == "--preset":
+                chosen = arguments[i + 1] if i + 1 < len(arguments) else chosen
+            elif argument.startswith("--preset="):
+                chosen = argument.partition("=")[2]
+        return cls(preset(chosen, task=tyro.MISSING), preset=chosen)
+
+
+def resume(
+    run: RunPath,
+    evaluations: Annotated[int | None, shown("INT", "unchanged")] = None,
+    checkpoint_every: Annotated[int | None, shown("INT", "unchanged")] = None,
+    reach_every: Annotated[int | None, shown("INT", "unchanged")] = None,
+    device: Annotated[Device | None, shown("{auto,cpu,gpu}", "unchanged")] = None,
+    accept_changed_task: bool = False,
+) -> int:
+    """Continue a run from its last complete checkpoint.
+
+    Args:
+        run: Run directory.
+        evaluations: New budget of evaluations for each seed, to train longer than planned.
+        checkpoint_every: Iterations between two checkpoints from now on.
+        reach_every: Iterations between two re-evaluations from now on.
+        device: Device to compute on from now on. Only the same device gives the same bits.
+        accept_changed_task: Continue even if the code of the task or of the algorithm has changed
+            since the run was trained. The run records it.
+    """
+    given = {
+        "evaluations": evaluations,
+        "checkpoint_every": checkpoint_every,
+        "reach_every": reach_every,
+        "device": device,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    return _report(run, session.resume(run, accept_changed_task, **changes))
+
+
+def demo(output: Path = Path("demo")) -> int:
+    """Train DCG-MAP-Elites on a walking robot in a few minutes and plot the result.
+
+    Args:
+        output: Run directory. An interrupted demo is continued.
+    """
+    code = _train(preset("demo", "walker_uni"), output, resume=True)
+    elites = program()
+    if code == 0:
+        print(f"""
+figures    {output / "figures" / "archive.png"}   fitness of the elites in the archive
+           {output / "figures" / "reach.png"}     the distilled policy, asked for each behaviour
+           {output / "figures" / "curves.png"}    learning curves
+next       {elites} view {output}    explore the archive in the browser
+           {elites} info {output}
+           {elites} resume {output} --evaluations 20000
+           {elites} export {output} walker.onnx --descriptor 0.8 0.2
+           {elites} train ant_omni --preset paper    the paper's experiment, on a GPU""")
+    return code
+
+
+def _train(
+    config: Config, output: Path | None, resume: bool, accept_changed_task: bool = False
+) -> int:
+    """Start or resume a run, print how training ended, and return the exit code."""
+    config.check()
+    path = output or Path("runs") / config.name
+    return _report(path, session.start(path, config, resume, accept_changed_task))
+
+
+def _report(path: Path, outcome: session.Outcome) -> int:
+    """Print how the training of the run at a path ended, and return the exit code."""
+    again = f"{program()} resume {shlex.quote(str(path))}"
+    if outcome.interrupted:
+        print(
+            f"stopped after iteration {outcome.iteration} of {outcome.total}; everything is saved. "
+            f"Continue with: {again}"
+        )
+        return STOPPED
+    if outcome.already:
+        print(
+            f"{path} is finished already, after {outcome.iteration} iterations. Train longer with: "
+            f"{again} --evaluations N"
+        )
+        return 0
+    from elites.runs import evaluation
+
+    print(f"finished after {outcome.iteration} iterations and {duration(outcome.seconds)}: {path}")
+    print("\n".join(columns(evaluation.table(RunDirectory(path).evaluation), right=(1, 2, 3))))
+    return 0

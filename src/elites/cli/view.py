@@ -1,0 +1,80 @@
+"""Command that shows a run in the browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from elites.cli.common import RunPath, shown
+from elites.runs import directory as directories
+from elites.runs import packages
+from elites.words import amount, counted
+
+_LOCAL = "127.0.0.1"
+
+
+def view(
+    run: RunPath,
+    export: Annotated[Path | None, shown("FILE", "none")] = None,
+    cells: Annotated[tuple[int, ...], shown("INT ...", "none")] = (),
+    rollouts: Annotated[int | None, shown("INT", "24")] = None,
+    seed: Annotated[int | None, shown("INT", "all")] = None,
+    host: str = _LOCAL,
+    port: Annotated[int | None, shown("INT", "the first free one from 8765 on")] = None,
+    browser: bool = True,
+) -> None:
+    """Show a run in the browser: map of the archive, moving robots, learning curves.
+
+    Args:
+        run: Run directory. The run may still be training.
+        export: Write the page to this file instead. The file needs no server.
+        cells: With --export, cells whose recordings the page contains.
+        rollouts: With --export, number of recordings, of cells spread over the archive.
+        seed: With --export, the only seed that the page contains.
+        host: Address to serve on. On any but the default, visitors need a token.
+        port: Port to serve on.
+        browser: Open the browser.
+    """
+    directory = directories.existing(run)
+    if export is None:
+        if cells or rollouts is not None or seed is not None:
+            raise ValueError("--cells, --rollouts and --seed are for --export")
+        _check_serving(host, port)
+    else:
+        if host != _LOCAL or port is not None:
+            raise ValueError("--host and --port are not for --export, which serves nothing")
+        _check_export(export, cells, rollouts)
+    directory.config().check()
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")  # a GPU may be training
+    if export is not None:
+        from elites.viewer import export as exporting
+
+        count, size = exporting.export(directory, export, cells, rollouts or 24, seed)
+        print(f"{export}: {counted(count, 'recording')}, {amount(size)}")
+        return
+    from elites.viewer import server
+
+    server.serve(directory, host, port, browser)
+
+
+def _check_serving(host: str, port: int | None) -> None:
+    """Raise an error if `elites view` cannot serve on the host and port, or lacks a package."""
+    if not host:
+        raise ValueError("--host is empty. Use 0.0.0.0 for every address of this machine")
+    if port is not None and not 0 <= port <= 65535:
+        raise ValueError(f"--port must be between 0 and 65535, got {port}")
+    packages.require("starlette", "uvicorn", extra="viewer", purpose="the page")
+
+
+def _check_export(path: Path, cells: tuple[int, ...], rollouts: int | None) -> None:
+    """Raise a ValueError if the options of `elites view --export` contradict or the file exists."""
+    if rollouts is not None and cells:
+        raise ValueError("give --cells or --rollouts, not both")
+    if rollouts is not None and rollouts < 1:
+        raise ValueError(f"--rollouts must be at least 1, got {rollouts}")
+    if path.exists():
+        raise ValueError(f"{path} exists already. Choose another name")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path.parent}: no such directory to write {path.name} to")

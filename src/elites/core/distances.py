@@ -1,0 +1,51 @@
+"""Distances between descriptors, relative to the extents of the descriptor space.
+
+In task units, an axis that is ten times as long as another counts ten times as much. The weights of
+`Problem.weights` measure every axis in units of the longest one. If all axes are equally long, the
+weights are 1 and distances are Euclidean distances in task units.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Array = jax.Array
+Weights = tuple[float, ...]  # [D]
+
+
+def weights_of(ranges: tuple[float, ...]) -> Weights:
+    """Return the weight of each axis: the longest of the extents `ranges`, divided by its own.
+
+    Differences times these weights count all axes alike.
+    """
+    longest = max(ranges)
+    return tuple(float(np.float32(longest / extent)) for extent in ranges)
+
+
+def weighted(points: Array, weights: Weights) -> Array:
+    """Return points [..., D] scaled so that Euclidean distances count all axes alike."""
+    if all(weight == 1.0 for weight in weights):
+        return points  # nothing to compute: results keep their bits
+    return points * jnp.array(weights).reshape((1,) * (points.ndim - 1) + (-1,))
+
+
+def between(points: Array, others: Array, weights: Weights) -> Array:
+    """Return the weighted distances [n] between points [n, D] and as many others [n, D]."""
+    return jnp.sqrt(jnp.sum(jnp.square(weighted(points - others, weights)), -1))
+
+
+def pairwise_squared(points: Array, rows: Array) -> Array:
+    """Return the squared distances [n, R] between weighted points [n, D] and rows [R, D]."""
+    # Differences, because the expanded square loses the digits that tell close rows apart.
+    squares = [
+        jnp.square(points[:, i][:, None] - rows[:, i][None, :]) for i in range(rows.shape[1])
+    ]
+    return sum(squares[1:], start=squares[0])
+
+
+def nearest_row(points: Array, rows: Array, weights: Weights) -> Array:
+    """Return the index [n] of the row [R, D] nearest to each point [n, D], first of equals."""
+    squares = pairwise_squared(weighted(points, weights), weighted(rows, weights))
+    return jnp.argmin(squares, axis=1)

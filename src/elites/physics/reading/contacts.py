@@ -1,0 +1,90 @@
+"""Read which bodies collide, and list every point or pair that can touch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from elites.physics.reading.bodies import Body
+from elites.physics.reading.fields import ModelError, check_fields, read_list
+from elites.physics.tables import GroundContacts, WallContacts, column, columns, indices
+
+
+def contact_tables(
+    data: Mapping[str, Any], bodies: Sequence[Body], index: Mapping[str, int], name: str
+) -> tuple[GroundContacts | None, WallContacts | None]:
+    """Return the tables of ground and wall contacts of all pairs in `collide_include`.
+
+    A table is None if there is no such contact.
+    """
+    named = {body.name: body for body in bodies}
+    ground: list[tuple] = []
+    walls: list[tuple] = []
+    for i, entry in enumerate(read_list(data, "collide_include", name, required=False)):
+        where = f"{name}: collide_include {i}"
+        pair = _read_pair(entry, named, where)
+        if pair is not None:
+            _add_pair(*pair, index, ground, walls, where)
+    return _ground_table(ground), _wall_table(walls)
+
+
+def _read_pair(entry: Any, bodies: Mapping[str, Body], where: str) -> tuple[Body, Body] | None:
+    """Return the moving and the fixed body of a pair, or None if both are fixed."""
+    check_fields(entry, "first second", where)
+    names = [entry.get("first"), entry.get("second")]
+    for name in names:
+        if not isinstance(name, str) or name not in bodies:
+            raise ModelError(f"{where}: no body named {name!r}; known: {', '.join(bodies)}")
+    robot, scenery = sorted((bodies[name] for name in names), key=lambda body: body.fixed)
+    if robot.fixed:
+        return None
+    if not scenery.fixed:
+        raise ModelError(
+            f"{where}: '{robot.name}' and '{scenery.name}' both move; only contacts with frozen "
+            "bodies are supported"
+        )
+    return robot, scenery
+
+
+def _add_pair(
+    robot: Body,
+    scenery: Body,
+    index: Mapping[str, int],
+    ground: list[tuple],
+    walls: list[tuple],
+    where: str,
+) -> None:
+    """Add the contacts between all colliders of two bodies to the rows `ground` and `walls`."""
+    body = index[robot.name]
+    for a in robot.colliders:
+        for b in scenery.colliders:
+            material = (a.friction * b.friction, a.elasticity * b.elasticity)
+            if b.kind == "plane":
+                points, radius = a.points()
+                kind = int(a.kind == "box")
+                ground += [(body, kind, point, radius, *material) for point in points]
+            elif a.kind != "box" and b.kind != "box":
+                own = (body, a.position, a.half_axis(), a.size[0])
+                walls.append((*own, b.position, b.half_axis(), b.size[0], *material))
+            else:
+                raise ModelError(
+                    f"{where}: a {a.kind} of '{robot.name}' against a {b.kind} of "
+                    f"'{scenery.name}' is not supported; boxes collide with planes only"
+                )
+
+
+def _ground_table(rows: list[tuple]) -> GroundContacts | None:
+    if not rows:
+        return None
+    body, kind, offset, *rest = zip(*rows, strict=True)
+    return GroundContacts(indices(body), indices(kind), columns(offset), *map(column, rest))
+
+
+def _wall_table(rows: list[tuple]) -> WallContacts | None:
+    if not rows:
+        return None
+    body, centre, half, radius, wall_centre, wall_half, *rest = zip(*rows, strict=True)
+    return WallContacts(
+        indices(body), columns(centre), columns(half), column(radius),
+        columns(wall_centre), columns(wall_half), *map(column, rest),
+    )  # fmt: skip

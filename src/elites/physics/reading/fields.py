@@ -1,0 +1,112 @@
+"""Read single fields of a body model and check them.
+
+`where` is the beginning of every error message: it names the model and the entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# Single precision runs out of range above this number and below its inverse.
+_LARGEST = 1e30
+
+
+class ModelError(ValueError):
+    """Error of a body model that cannot be simulated. The message names the entry and the field."""
+
+
+def check_fields(node: Any, known: str, where: str) -> None:
+    """Raise a ModelError if a node is not an object, or has a field that is not in `known`."""
+    if not isinstance(node, Mapping):
+        raise ModelError(f"{where}: expected an object with named fields, got {node!r}")
+    for field in node:
+        if field not in known.split():
+            raise ModelError(f"{where}: unknown field '{field}'; known: {known or 'none'}")
+
+
+def read_list(node: Mapping[str, Any], field: str, where: str, required: bool = True) -> list[Any]:
+    """Return the list in a field of a node. An optional list that is missing is empty."""
+    if field not in node and not required:
+        return []
+    value = node.get(field)
+    if not isinstance(value, list):
+        raise ModelError(f"{where}: {field} must be a list, got {value!r}")
+    return value
+
+
+def read_object(node: Mapping[str, Any], field: str, where: str) -> Mapping[str, Any]:
+    """Return the object in a field of a node. A missing one is empty."""
+    value = node.get(field, {})
+    if not isinstance(value, Mapping):
+        raise ModelError(f"{where}: {field} must be an object, got {value!r}")
+    return value
+
+
+def read_number(
+    node: Mapping[str, Any],
+    field: str,
+    where: str,
+    default: float | None = None,
+    above: float | None = None,
+) -> float:
+    """Return the number in a field of a node, greater than `above` if that is given.
+
+    The number must be in the range of single precision. `default` replaces a missing one.
+    """
+    value = node.get(field, default)
+    # The comparison comes before the conversion: a whole number of 400 digits is not a float.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LARGEST:
+        raise ModelError(f"{where}: {field} must be a number below {_LARGEST:g}, got {value!r}")
+    if above is not None and value <= above:
+        raise ModelError(f"{where}: {field} must be greater than {above:g}, got {value!r}")
+    if value != 0 and abs(value) < 1 / _LARGEST:
+        raise ModelError(f"{where}: {field} is too small for single precision, got {value!r}")
+    return float(value)
+
+
+def read_nonnegative(node: Mapping[str, Any], field: str, where: str) -> float:
+    """Return the number of at least 0 in a field of a node, and 0 if it is missing."""
+    value = read_number(node, field, where, default=0.0)
+    if value < 0:
+        raise ModelError(f"{where}: {field} must not be negative, got {value!r}")
+    return value
+
+
+def read_vector(
+    node: Mapping[str, Any], field: str, where: str, above: float | None = None
+) -> list[float]:
+    """Return the numbers x, y and z in a field of a node. A missing axis is 0."""
+    value = read_object(node, field, where)
+    check_fields(value, "x y z", f"{where}, {field}")
+    return [read_number(value, axis, f"{where}, {field}", 0.0, above) for axis in "xyz"]
+
+
+def read_reference(node: Any, field: str, index: Mapping[str, int], where: str, kind: str) -> int:
+    """Return the index of the entry that a field names, from the indices by name in `index`."""
+    value = node.get(field) if isinstance(node, Mapping) else None
+    if not isinstance(value, str) or value not in index:
+        raise ModelError(f"{where}: {field}: no {kind} named {value!r}; known: {', '.join(index)}")
+    return index[value]
+
+
+def label_of(entry: Any, i: int, kind: str, where: str) -> str:
+    """Return the label of an entry for error messages.
+
+    Raises a ModelError if the entry has no name.
+    """
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+        raise ModelError(f"{where}: {kind} {i}: name must be a string")
+    return f"{where}: {kind} '{entry['name']}'"
+
+
+def unique_labels(entries: list[Any], kind: str, where: str) -> list[str]:
+    """Return the labels of entries for error messages.
+
+    Raises a ModelError if two have the same name.
+    """
+    labels = [label_of(entry, i, kind, where) for i, entry in enumerate(entries)]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ModelError(f"{label}: the name is used twice")
+    return labels

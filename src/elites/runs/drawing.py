@@ -1,0 +1,167 @@
+"""Draw archives and curves, for the figures of runs and of studies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import Normalize
+
+from elites.runs.voronoi import polygons
+from elites.tasks.axes import axes_of_facts
+
+# The palette of Okabe and Ito, which colour-blind people can tell apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C510A")
+STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
+EMPTY = "#E8E8E8"
+STYLE: Any = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "savefig.dpi": 150,
+    "pdf.fonttype": 42,  # embeds fonts, so that text can be selected
+    "text.parse_math": False,  # a "$" in the name of a task is not mathematics
+}
+
+
+# ---------------------------------------------------------------------------------------- archives
+
+
+def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) -> None:
+    """Draw the cells of an archive on matplotlib axes, coloured by fitness.
+
+    `facts` are the entries of the run's `resolved.json`. `values` [C] are the cells' fitness
+    values, not finite if a cell is empty. `descriptors` [C, D] are those of the elites.
+
+    One-dimensional descriptors are drawn as bars, two-dimensional ones as Voronoi cells. With more
+    dimensions, the elites are points at the first two.
+    """
+    full = np.isfinite(values)
+    colours = plt.get_cmap("viridis")
+    low, high = facts["descriptor_low"], facts["descriptor_high"]
+    if len(low) == 2:
+        cells = polygons(centroids, low, high)
+        shade = [colours(scale(v)) if ok else EMPTY for v, ok in zip(values, full, strict=True)]
+        axes.add_collection(
+            PolyCollection(cells, facecolors=shade, edgecolors="white", linewidths=0.25)
+        )
+        frame(axes, facts)
+    elif len(low) == 1:
+        order = np.argsort(centroids[:, 0])
+        middle = centroids[order, 0]
+        edges = np.concatenate([[low[0]], (middle[1:] + middle[:-1]) / 2, [high[0]]])
+        heights = np.where(full, values, 0.0)[order]
+        axes.bar(edges[:-1], heights, np.diff(edges), align="edge", color=colours(scale(heights)))
+        axes.set(xlim=(low[0], high[0]), xlabel=axes_of_facts(facts)[0].label)
+        axes.set_ylabel("fitness")
+    else:
+        axes.scatter(
+            descriptors[full, 0],
+            descriptors[full, 1],
+            c=values[full],
+            cmap=colours,
+            norm=scale,
+            s=9,
+        )
+        frame(axes, facts, note=f" (the first two of {len(low)} dimensions)")
+
+
+def frame(axes, facts, note: str = "") -> None:
+    """Set limits and labels of axes that show descriptors. `note` is added to the x label.
+
+    `facts` are the entries of the run's `resolved.json`.
+    """
+    low, high = facts["descriptor_low"], facts["descriptor_high"]
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    axes.set_box_aspect(1)
+    first, second = axes_of_facts(facts)[:2]
+    axes.set(xlabel=f"{first.label}{note}", ylabel=second.label)
+    axes.locator_params(nbins=5)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(True)
+
+
+def explain(figure, facts) -> None:
+    """Write the description of the task's descriptor below a figure, if `facts` has one."""
+    if facts["descriptor"]:
+        figure.supxlabel(f"descriptor: {facts['descriptor']}", x=0.02, ha="left", fontsize=9)
+
+
+def scale_of(values: np.ndarray) -> Normalize:
+    """Return the matplotlib colour scale from the least to the greatest of `values`.
+
+    Without values, the scale is from 0 to 1.
+    """
+    if not len(values):
+        return Normalize(0.0, 1.0)
+    low, high = float(np.min(values)), float(np.max(values))
+    return Normalize(low, high if high > low else low + 1.0)
+
+
+def colour_bar(figure, axes, scale: Normalize) -> None:
+    """Draw the colour bar of fitness beside matplotlib axes."""
+    bar = figure.colorbar(
+        plt.cm.ScalarMappable(scale, "viridis"), ax=axes, label="fitness", shrink=0.85, pad=0.02
+    )
+    bar.outline.set_visible(False)
+
+
+def segments(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return arrays x and y [3 n] of a path with a line from each start [n, D] to its end [n, D].
+
+    NaN separates the lines. Only the first two dimensions are used.
+    """
+    gap = np.full(len(starts), np.nan)
+    x = np.stack([starts[:, 0], ends[:, 0], gap], axis=1).reshape(-1)
+    y = np.stack([starts[:, 1], ends[:, 1], gap], axis=1).reshape(-1)
+    return x, y
+
+
+# ------------------------------------------------------------------------------------------ curves
+
+
+def line_style(i: int) -> Any:
+    """Return the matplotlib line style of curve number i, counted from 0.
+
+    The ninth curve repeats a colour, but not its line style.
+    """
+    return STYLES[(i + i // 8) % 8]
+
+
+def smoothed(
+    iterations: np.ndarray, evaluations: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Average values [n] over about forty windows of iterations, and return two arrays [windows].
+
+    The first array has the evaluations at the end of each window, the second the mean of the values
+    in it. An incomplete last window is left out.
+    """
+    last = int(iterations[-1])
+    width = max(last // 40, 1)
+    window = (iterations.astype(int) - 1) // width
+    present = np.unique(window[window < last // width])
+    ends = [evaluations[window == w][-1] for w in present]
+    return np.array(ends), np.array([values[window == w].mean() for w in present])
+
+
+def band(axes, x: np.ndarray, values: np.ndarray, colour: str, style: Any) -> None:
+    """Draw the median over seeds of values [n, seeds], and the quartiles as a shaded area."""
+    low, middle, high = np.percentile(values, [25, 50, 75], axis=1)
+    axes.plot(x, middle, color=colour, linestyle=style, linewidth=1.6)
+    if values.shape[1] > 1:
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def thousands(value: float, _position: int) -> str:
+    """Return the label of a tick at `value` as text, such as "20k" or "1.5M"."""
+    if abs(value) >= 1e4:
+        return f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k"
+    return f"{value:g}"

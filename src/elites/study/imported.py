@@ -1,0 +1,32 @@
+"""Import results of other programs into a study, to show them in its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from elites import tasks
+from elites.runs import directory as directories
+from elites.study import collect
+from elites.study.study import Study
+
+
+def add(study: Study, path: Path) -> None:
+    """Check a CSV file with results of another program and copy it into the folder `imported`.
+
+    The folder belongs to the study. `collect.read_imported` explains the format. Adding the same
+    file again changes nothing. Raises a ValueError if the file has a mistake or a label that is in
+    use.
+    """
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    groups = collect.read_imported(path, [tasks.short_name(item.task) for item in study.items()])
+    text = path.read_text(encoding="utf-8")
+    copy = study.imported / path.name
+    if copy.exists():
+        if copy.read_text(encoding="utf-8") != text:
+            raise ValueError(f"{copy} exists already, with other contents. Rename {path}")
+        return
+    taken = {group.label for group in collect.collect(study).groups}
+    collect.refuse_taken_labels(path, groups, taken)
+    study.imported.mkdir(exist_ok=True)
+    directories.write_text(copy, text)

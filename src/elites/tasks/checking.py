@@ -1,0 +1,201 @@
+"""Check a task before training: run it abstractly, then really, and say what is wrong.
+
+Messages speak in the terms of the task: which function, which field, which line of its file.
+"""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from elites import tasks
+from elites.tasks.task import Array, Task, TaskState
+
+ROBOTS, STEPS = 32, 20  # of the real trial
+
+_PACKAGES = tuple(str(Path(package.__file__ or "").parent) for package in (jax, np))
+_TRACED = (
+    jax.errors.TracerBoolConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.ConcretizationTypeError,
+)
+
+
+def check_own(task: Task) -> None:
+    """Raise a ValueError if a task cannot be trained on. Built-in tasks are not checked."""
+    if not tasks.is_built_in(task):
+        check(task)
+
+
+@functools.cache
+def check(task: Task) -> None:
+    """Raise a ValueError if a task cannot be trained on.
+
+    The task's `reset` and `step` are traced, and then run with random actions.
+    """
+    start = _shapes(task, "reset", task.reset, jax.random.key(0))
+    _check_state(task, "reset", start)
+    action = jax.ShapeDtypeStruct((task.action_size,), jnp.float32)
+    following = _shapes(task, "step", task.step, start, action)
+    _check_state(task, "step", following)
+    _check_inner(task, start.inner, following.inner)
+    _try(task)
+
+
+# --------------------------------------------------------------------------------------- abstractly
+
+
+def _shapes(task: Task, name: str, function: Callable[..., TaskState], *arguments: Any) -> Any:
+    """Return the shapes of the state that `reset` or `step` of a task returns.
+
+    Nothing is computed. Errors become a ValueError that names the function.
+    """
+    try:
+        return jax.eval_shape(function, *arguments)
+    except _TRACED as error:
+        raise ValueError(
+            f"task '{task.name}': {name} needs a number that is only known when the compiled "
+            "program runs, for example in a Python 'if', int() or a NumPy function"
+            f"{_place(error.__traceback__)}. Use jnp.where, jax.lax.cond or jax.numpy instead"
+        ) from error
+    except Exception as error:
+        raise ValueError(
+            f"task '{task.name}': {name} raised {type(error).__name__}: {_first_line(error)}"
+            f"{_place(error.__traceback__)}"
+        ) from error
+
+
+def _place(trace: TracebackType | None) -> str:
+    """Return file and line of the user's code in a traceback, as words, or "" if there is none."""
+    ours = str(Path(__file__).parents[1])
+    for frame in reversed(traceback.extract_tb(trace)):
+        if not frame.filename.startswith((ours, *_PACKAGES, "<")):
+            return f" ({frame.filename}, line {frame.lineno})"
+    return ""
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0].rstrip(".")
+
+
+def _check_state(task: Task, name: str, state: Any) -> None:
+    """Raise a ValueError if the result of `reset` or `step` is not a state of this task."""
+    if not isinstance(state, TaskState):
+        kind = "None" if state is None else type(state).__name__
+        raise ValueError(f"task '{task.name}': {name} must return a TaskState, it returned {kind}")
+    expected = {
+        "observation": (jnp.floating, "float32", (task.observation_size,)),
+        "reward": (jnp.floating, "float32", ()),
+        "done": (jnp.bool_, "bool", ()),
+        "descriptor": (jnp.floating, "float32", (task.descriptor_size,)),
+    }
+    for field, (kind, called, shape) in expected.items():
+        found = getattr(state, field)
+        if not hasattr(found, "shape"):
+            raise ValueError(
+                f"task '{task.name}': {field} of {name} must be an array, got "
+                f"{type(found).__name__}"
+            )
+        if found.shape != shape or not jnp.issubdtype(found.dtype, kind):
+            raise ValueError(
+                f"task '{task.name}': {field} of {name} must be {called}{list(shape)}, got "
+                f"{found.dtype}{list(found.shape)}{_declared(task, field)}"
+            )
+
+
+def _declared(task: Task, field: str) -> str:
+    """Return a text with the size that a task declares for a field, or "" for other fields."""
+    if field == "observation":
+        return f"; observation_size is {task.observation_size}"
+    if field == "descriptor":
+        return f"; descriptor_low has {task.descriptor_size} entries"
+    return ""
+
+
+def _check_inner(task: Task, before: Any, after: Any) -> None:
+    """Raise a ValueError if `step` returns another kind of inner state than `reset`."""
+    old, new = ({_name(path): leaf for path, leaf in _leaves(tree)} for tree in (before, after))
+    for name in {**old, **new}:
+        have, get = (
+            f"{leaf.dtype}{list(leaf.shape)}" if (leaf := found.get(name)) is not None else "absent"
+            for found in (old, new)
+        )
+        if have != get:
+            raise ValueError(
+                f"task '{task.name}': inner{name} is {have} after reset and {get} after step; it "
+                "must stay the same"
+            )
+    if jax.tree.structure(before) != jax.tree.structure(after):
+        raise ValueError(
+            f"task '{task.name}': inner has the structure {jax.tree.structure(before)} after reset "
+            f"and {jax.tree.structure(after)} after step; it must stay the same"
+        )
+
+
+def _leaves(tree: Any) -> list[tuple[Any, Any]]:
+    return jax.tree_util.tree_leaves_with_path(tree)
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path)
+
+
+# ------------------------------------------------------------------------------------------- really
+
+
+def _try(task: Task) -> None:
+    """Raise a ValueError if no robot stays finite in a few steps of random actions."""
+    keys = jax.random.split(jax.random.key(0), ROBOTS)
+    steps = min(STEPS, task.episode_length)
+    try:
+        start, end, finite = jax.jit(functools.partial(_trial, task, steps))(keys)
+    except Exception as error:
+        raise ValueError(
+            f"task '{task.name}': {steps} steps of {ROBOTS} robots raised "
+            f"{type(error).__name__}: {_first_line(error)}{_place(error.__traceback__)}"
+        ) from error
+    if not np.asarray(_finite(start)).any():
+        raise ValueError(
+            f"task '{task.name}': reset returns numbers that are not finite: "
+            f"{', '.join(_not_finite(start))}"
+        )
+    if not np.asarray(finite).any():
+        raise ValueError(
+            f"task '{task.name}': after {steps} steps of random actions every robot has numbers "
+            f"that are not finite: {', '.join(_not_finite(end))}"
+        )
+
+
+def _trial(task: Task, steps: int, keys: Array) -> tuple[TaskState, TaskState, Array]:
+    """Return the states [n] before and after `steps` random steps, and which robots stay finite."""
+    start = jax.vmap(task.reset)(keys)
+
+    def step(carry: tuple[TaskState, Array], time: Array):
+        state, finite = carry
+        key = jax.random.fold_in(jax.random.key(1), time)
+        action = jax.random.uniform(key, (len(keys), task.action_size), minval=-1.0)
+        state = jax.vmap(task.step)(state, action)
+        return (state, finite & _finite(state)), None
+
+    (end, finite), _ = jax.lax.scan(step, (start, _finite(start)), jnp.arange(steps))
+    return start, end, finite
+
+
+def _finite(state: TaskState) -> Array:
+    """Return booleans [n]: which robots have a finite observation, reward and descriptor."""
+    fields = (state.observation, state.reward[:, None], state.descriptor)
+    return jnp.stack([jnp.isfinite(field).all(-1) for field in fields]).all(0)
+
+
+def _not_finite(state: TaskState) -> list[str]:
+    fields = {name: getattr(state, name) for name in ("observation", "reward", "descriptor")}
+    return [name for name, values in fields.items() if not np.isfinite(values).all()]

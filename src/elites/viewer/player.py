@@ -1,0 +1,238 @@
+"""Load the policies of a run and record an elite or the actor."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from elites import tasks
+from elites.core import networks
+from elites.runs import checkpoint as checkpoints
+from elites.runs import saved
+from elites.runs.checkpoint import WEIGHTS, CheckpointError
+from elites.runs.directory import RunDirectory, RunError
+from elites.training import Elites, Run, SeedResult
+from elites.viewer import data
+from elites.viewer.data import NotFoundError, to_lists
+from elites.viewer.recording import RecordingRequest, record
+
+
+class Player:
+    """Player of one run: loads its policies and records them for display.
+
+    Calls from several threads run one after the other.
+    """
+
+    def __init__(self, run: RunDirectory):
+        self.run, self.identity = run, data.identity(run)
+        self.task = tasks.make(run.config().task)
+        self._reader = saved.Reader(run)
+        self._rollout_lock = threading.Lock()
+        self._latest_lock = threading.Lock()
+        self._latest: dict[str, int] = {}  # number of the latest request of each page
+        self._loaded: dict[int, Run] = {}
+        self._load_newest()
+
+    def _load_newest(self) -> None:
+        """Load the policies of the run's newest checkpoint.
+
+        Raises an error if that checkpoint is damaged, instead of using an older one.
+        """
+        newest = next(reversed(checkpoints.complete(self.run.checkpoints)), None)
+        if newest is None:
+            found, iteration = self._reader.load()  # raises, unless a checkpoint was just written
+        else:
+            weights = newest / WEIGHTS
+            if weights.exists() and not data.is_inside(self.run, weights):
+                raise RunError(f"{weights} is a link out of the run")
+            try:
+                found, iteration = self._reader.load(int(newest.name))
+            except (CheckpointError, ValueError):
+                if newest.exists():
+                    raise
+                return self._load_newest()  # training has removed it in the meantime
+        self._loaded = {iteration: found}
+
+    @property
+    def newest(self) -> int:
+        """Newest iteration whose policies are loaded.
+
+        It can be played even after its checkpoint is gone.
+        """
+        return max(self._loaded)
+
+    def scene(self) -> dict[str, Any] | None:
+        """Return the bodies and shapes of the task's robot to draw, or None without a body model.
+
+        `dt` is the time between two recorded frames in seconds.
+        """
+        model = self.task.body_model
+        if model is None or self.task.bodies is None:
+            return None
+        return {
+            "dt": model.dt,
+            "bodies": list(model.bodies),
+            "shapes": [
+                {
+                    "body": shape.body,
+                    "kind": shape.kind,
+                    "position": [float(v) for v in shape.position],
+                    "rotation": [float(v) for v in shape.rotation],
+                    "size": [float(v) for v in shape.size],
+                }
+                for shape in model.shapes
+            ],
+        }
+
+    def compile(self) -> None:
+        """Compile the rollouts of elites and actor, so that the first click does not wait."""
+        with self._rollout_lock:
+            result = next(iter(self._loaded.values())).seed(0)
+            network = result.archive.algorithm.policy
+            descriptor = np.array(self.task.descriptor_low, np.float32)
+            zero = RecordingRequest(network, np.zeros(network.size, np.float32), descriptor)
+            record(self.task, zero, _actor(result, descriptor))
+
+    @contextlib.contextmanager
+    def _rollout(self, page: str, count: int) -> Iterator[None]:
+        """Return a context in which one rollout runs at a time.
+
+        Raises a RunError for a request that the same page has superseded. `page` is the id of the
+        page, and `count` the number of its request.
+        """
+        with self._latest_lock:
+            self._latest[page] = max(count, self._latest.pop(page, 0))
+            if len(self._latest) > 100:
+                least_recent = next(iter(self._latest))
+                del self._latest[least_recent]
+        with self._rollout_lock:
+            with self._latest_lock:
+                superseded = self._latest.get(page, count) > count
+            if superseded:
+                raise RunError("the page has sent a newer request")
+            yield
+
+    def watch(
+        self, iteration: int, seed: int, cell: int, page: str = "", count: int = 0
+    ) -> dict[str, Any]:
+        """Return recordings of a cell's elite and of the actor with that elite's descriptor.
+
+        The keys are `elite` and `actor`. The actor's recording is None if the actor takes no
+        descriptor. `page` and `count` identify the request.
+        """
+        with self._rollout(page, count):
+            result = self._load(iteration).seed(data.seed_index(self.run, seed))
+            stored = result.archive.arrays
+            if not 0 <= cell < len(stored.fitness):
+                raise NotFoundError(
+                    f"there is no cell {cell}. Cells are numbered 0 to {len(stored.fitness) - 1}"
+                )
+            if not np.isfinite(stored.fitness[cell]):
+                raise NotFoundError(f"cell {cell} is empty: it has no elite")
+            descriptor = stored.descriptors[cell]
+            policy = RecordingRequest(
+                result.archive.algorithm.policy, stored.policies[cell], descriptor
+            )
+            elite, actor = record(self.task, policy, _actor(result, descriptor))
+            return {"elite": {**(elite or {}), **_stored(result.archive, cell)}, "actor": actor}
+
+    def request(
+        self, iteration: int, seed: int, descriptor: list[float], page: str = "", count: int = 0
+    ) -> dict[str, Any]:
+        """Return recordings of the actor with any descriptor and of the nearest elite.
+
+        The keys are `actor` and `elite`. The recording of the elite is None if the archive is
+        empty. `page` and `count` identify the request.
+        """
+        requested = self._check_descriptor(descriptor)
+        with self._rollout(page, count):
+            result = self._load(iteration).seed(data.seed_index(self.run, seed))
+            policy = _actor(result, requested)
+            if policy is None:
+                raise NotFoundError(
+                    f"{result.archive.algorithm.name} trains no policy that takes a descriptor"
+                )
+            if not len(result.archive):
+                return {"elite": None, "actor": record(self.task, policy)[0]}
+            nearest = result.archive.nearest(requested)
+            elite, actor = record(
+                self.task, RecordingRequest(nearest.network, nearest.policy, requested), policy
+            )
+            stored = _stored(result.archive, nearest.cell)
+            return {"elite": {**(elite or {}), **stored}, "actor": actor}
+
+    def _check_descriptor(self, descriptor: list[float]) -> np.ndarray:
+        """Return a descriptor as an array [D]. Raises a ValueError if the task has no such one."""
+        task = self.task
+        if len(descriptor) != task.descriptor_size:
+            raise ValueError(
+                f"a descriptor of {task.name} has {task.descriptor_size} numbers, "
+                f"got {len(descriptor)}"
+            )
+        requested = np.array(descriptor, np.float32)
+        if not np.isfinite(requested).all():
+            raise ValueError(f"a descriptor must have finite numbers, got {descriptor}")
+        low, high = task.descriptor_low, task.descriptor_high
+        if (requested < low).any() or (requested > high).any():
+            raise ValueError(
+                f"a descriptor of {task.name} lies between {low} and {high}, got {descriptor}"
+            )
+        return requested
+
+    def _load(self, iteration: int) -> Run:
+        """Return the run with its policies at an iteration. Loads the checkpoint if necessary."""
+        if iteration not in self._loaded:
+            self._refuse_removed(iteration)
+            try:
+                found, _ = self._reader.load(iteration)
+            except (CheckpointError, ValueError):
+                self._refuse_removed(iteration)  # it may have been removed while it was read
+                raise
+            # Archives are large: only this iteration and the one before it stay in memory.
+            self._loaded = {**dict(list(self._loaded.items())[-1:]), iteration: found}
+        return self._loaded[iteration]
+
+    def _refuse_removed(self, iteration: int) -> None:
+        """Raise a NotFoundError if the policies of an iteration are not kept.
+
+        The message names the iterations whose policies are kept.
+        """
+        kept = data.kept_iterations(self.run)
+        if iteration not in kept:
+            raise NotFoundError(
+                f"the policies of iteration {iteration} are not kept. Policies are kept for "
+                f"{' and '.join(map(str, kept)) or 'no iteration'}"
+            )
+
+
+def _actor(result: SeedResult, requested: np.ndarray) -> RecordingRequest | None:
+    """Return a recording request for the actor of a seed with a descriptor [D].
+
+    Returns None if the algorithm trains no descriptor-conditioned actor.
+    """
+    actor = result.actor
+    if actor is None or not actor.conditioned:
+        return None
+    learner, problem = actor.algorithm.main_td3, actor.algorithm.problem
+    assert learner is not None
+    # With the descriptor folded into its weights, the actor is an ordinary policy.
+    condition = problem.normalise(jnp.asarray(requested)[None])
+    policy = networks.fold(learner.actor, jnp.asarray(actor.parameters), condition)[0]
+    sizes = (problem.observation_size, *learner.actor.sizes[1:])
+    network = dataclasses.replace(learner.actor, sizes=sizes)
+    return RecordingRequest(network, np.asarray(policy), requested)
+
+
+def _stored(archive: Elites, cell: int) -> dict[str, Any]:
+    """Return the number of a cell, and the fitness and descriptor that the archive stores there."""
+    return {
+        "cell": cell,
+        "stored_fitness": float(archive.arrays.fitness[cell]),
+        "stored_descriptor": to_lists(archive.arrays.descriptors[cell]),
+    }

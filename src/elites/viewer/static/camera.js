@@ -1,0 +1,61 @@
+// Orbit of a camera around its target, and the input that changes it.
+
+import { onGesture } from "./pointer.js";
+
+const KEYS = { ArrowLeft: { around: -0.15 }, ArrowRight: { around: 0.15 }, ArrowUp: { above: 0.1 },
+  ArrowDown: { above: -0.1 }, "+": { closer: 1.2 }, "=": { closer: 1.2 }, "-": { closer: 1 / 1.2 } };
+
+/** Initial orbit: angles around the target and above the ground in radians, distance relative to the view. */
+export const INITIAL_ORBIT = { around: -2.1, above: 0.5, distance: 1 };
+
+/**
+ * Return a new orbit: `orbit` changed by `around` and `above` in radians, and by `closer` as a
+ * factor.
+ */
+export function changeOrbit(orbit, { around = 0, above = 0, closer = 1 }) {
+  return {
+    around: orbit.around + around,
+    above: Math.min(Math.max(orbit.above + above, 0.02), 1.55),
+    distance: Math.min(Math.max(orbit.distance / closer, 0.2), 8),
+  };
+}
+
+/**
+ * Place a camera on an orbit around its target, and return the distance between the two. `radius`
+ * is that of the visible part around the target.
+ */
+export function placeCamera(camera, orbit, target, radius, robotSize) {
+  const distance = (orbit.distance * radius) / Math.tan((camera.fov * Math.PI) / 360);
+  const flat = Math.cos(orbit.above) * distance;
+  camera.position.set(
+    target.x + Math.cos(orbit.around) * flat,
+    target.y + Math.sin(orbit.around) * flat,
+    Math.max(target.z + Math.sin(orbit.above) * distance, 0.02 * robotSize),
+  );
+  camera.far = distance + 200 * robotSize;
+  camera.near = 0.02 * robotSize;
+  camera.lookAt(target);
+  camera.updateProjectionMatrix();
+  return distance;
+}
+
+/**
+ * Call `onChange` with each change of the orbit that pointer, wheel or keyboard make on a canvas.
+ */
+export function onCameraInput(canvas, onChange) {
+  const turn = (dx, dy) => ({ around: -dx * 0.008, above: dy * 0.008 });
+  onGesture(canvas, {
+    onDrag: (dx, dy) => onChange(turn(dx, dy)),
+    onPinch: (factor, x, y, dx, dy) => onChange({ closer: factor, ...turn(dx, dy) }),
+  });
+  canvas.addEventListener("wheel", (event) => {
+    event.preventDefault();
+    onChange({ closer: Math.exp(-event.deltaY * 0.0012) });
+  }, { passive: false });
+  canvas.addEventListener("keydown", (event) => {
+    if (event.key in KEYS) {
+      event.preventDefault();
+      onChange(KEYS[event.key]);
+    }
+  });
+}

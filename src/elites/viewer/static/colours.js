@@ -1,0 +1,41 @@
+// Colours: scales for values, a list for names, and the colours of the style sheet.
+
+// Viridis at 17 points. Dark is low and light is high, also in grey and for colour-blind people.
+const VIRIDIS = [
+  "440154", "48186a", "472d7b", "424086", "3b528b", "33638d", "2c728e", "26828e", "21918c",
+  "1fa088", "28ae80", "3fbc73", "5ec962", "84d44b", "addc30", "d8e219", "fde725",
+].map((hex) => [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)));
+
+/** Return the colour of a number between 0 and 1 on the scale Viridis, as a CSS colour. */
+export function viridis(share) {
+  const position = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
+  const i = Math.min(Math.floor(position), VIRIDIS.length - 2);
+  const mix = VIRIDIS[i].map((v, k) => Math.round(v + (position - i) * (VIRIDIS[i + 1][k] - v)));
+  return `rgb(${mix})`;
+}
+
+// The first is for the initial policies. The others are the colours of Okabe and Ito.
+const NAMED = ["#9a9a9a", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c510a"];
+
+/** Return the CSS colour of the variation with the number `i`. */
+export const namedColour = (i) => NAMED[i % NAMED.length];
+
+const known = new Map();
+
+/** Return the CSS colour that a name of the style sheet has in the current theme. */
+export function themeColour(name) {
+  if (!known.has(name)) known.set(name, readThemeColour(name));
+  return known.get(name);
+}
+
+/** Forget the theme colours that were read, because the theme has changed. */
+export const forgetThemeColours = () => known.clear();
+
+function readThemeColour(name) {
+  const probe = document.createElement("i");
+  probe.style.color = `var(--${name})`;
+  document.body.append(probe);
+  const colour = getComputedStyle(probe).color;
+  probe.remove();
+  return colour;
+}

@@ -1,0 +1,73 @@
+// Follow a run that is still training.
+
+import { showArchive } from "./archive.js";
+import { $ } from "./dom.js";
+import { showMessage } from "./messages.js";
+import { showCurves, updateMetrics } from "./metrics.js";
+import { get } from "./requests.js";
+import { iteration, state } from "./state.js";
+
+export const INTERVAL = 3000; // milliseconds between two updates
+
+/**
+ * Return the position on the iteration slider of the newest iteration whose policies can be played.
+ */
+export function newestPlayable() {
+  // A snapshot is written before its checkpoint, so the newest snapshot may have no policies yet.
+  const position = state.run.iterations.indexOf(state.run.kept.at(-1));
+  return position >= 0 ? position : state.run.iterations.length - 1;
+}
+
+/** Throw an Error if a run has no archive to show. */
+export function checkIterations({ iterations }) {
+  if (!iterations.length) throw new Error("The run has no snapshot of its archive yet. Wait for its first checkpoint.");
+}
+
+/**
+ * Set the iterations that the slider offers. Choose the newest one if the page follows the newest,
+ * except during a playback.
+ */
+function setIterations(iterations) {
+  const slider = $("iteration");
+  const chosen = iteration();
+  state.run.iterations = iterations;
+  slider.max = iterations.length - 1;
+  const busy = state.playback.playing || document.body.dataset.watching === "waiting";
+  slider.value = state.followsNewest && !busy ? newestPlayable() : Math.max(iterations.indexOf(chosen), 0);
+}
+
+/**
+ * Request and show the iterations, archives and metrics that training has added since the last
+ * update.
+ */
+export async function catchUp() {
+  const { run } = state;
+  const now = await get("/api/run");
+  if (now.id !== run.id) return location.reload(); // the server shows another run
+  checkIterations(now);
+  const before = iteration();
+  const changed = now.evaluated !== run.evaluated || now.kept.join() !== run.kept.join();
+  state.run = { ...run, kept: now.kept, evaluated: now.evaluated, total: now.total };
+  setIterations(now.iterations);
+  if (changed || !state.archive || iteration() !== before) await showArchive();
+  $("iteration-value").textContent = `${iteration()} of ${state.run.total}`;
+  if (await updateMetrics()) showCurves();
+}
+
+/**
+ * Update the page now and every `INTERVAL` milliseconds. `failed` says whether the last update
+ * failed.
+ */
+export async function follow(failed = false) {
+  try {
+    if (!document.hidden) {
+      await catchUp();
+      if (failed) showMessage(null);
+      failed = false;
+    }
+  } catch (error) {
+    failed = true;
+    showMessage(error);
+  }
+  setTimeout(() => follow(failed), INTERVAL);
+}

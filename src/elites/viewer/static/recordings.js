@@ -1,0 +1,61 @@
+// A recording on its stage: title, robot and numbers.
+
+import { $, createElement } from "./dom.js";
+import { formatNumber, formatVector } from "./numbers.js";
+import { state } from "./state.js";
+
+/**
+ * Show a recording with its title and numbers. `who` is "elite" or "actor". If `recording` is null,
+ * shows the text `reason` instead.
+ */
+export function showRecording(who, recording, title, reason) {
+  $(`${who}-title`).textContent = title;
+  state.stages?.[who].load(recording);
+  const note = recording && state.stages ? "" : recording ? state.noStages : reason || state.noStages;
+  $(`${who}-note`).textContent = note;
+  $(`${who}-note`).hidden = !note;
+  const rows = recording ? numbersOf(who, recording) : [];
+  const elements = rows.flatMap(([name, value]) => [createElement("dt", name), createElement("dd", value)]);
+  $(`${who}-numbers`).replaceChildren(...elements);
+}
+
+/**
+ * Return the rows [name, value] of the table below a stage: fitness, descriptors, error and steps
+ * of a recording.
+ */
+function numbersOf(who, recording) {
+  const { run } = state;
+  const rows = [];
+  const known = recording.stored_fitness ?? evaluatedFitness(recording.requested);
+  const differs = known !== undefined && recording.fitness !== null
+    && Math.abs(known - recording.fitness) > 1e-4 * Math.abs(known);
+  const source = who === "elite" ? "stored" : "evaluated";
+  if (!recording.valid) rows.push(["failed", "the simulation diverged"]);
+  rows.push(["fitness", formatNumber(recording.fitness) + (differs ? ` (${source}: ${formatNumber(known)})` : "")]);
+  const [stored, requested] = [recording.stored_descriptor, recording.requested].map(formatVector);
+  if (recording.stored_descriptor) rows.push(["descriptor", stored]);
+  if (requested !== stored) rows.push(["requested", requested]);
+  rows.push(["reached", formatVector(recording.reached)]);
+  rows.push(["error", formatNumber(recording.error)]);
+  rows.push(["steps", `${recording.steps} of ${run.episode_length}`]);
+  if (!run.deterministic) rows.push(["note", "The task is stochastic: every episode differs."]);
+  else if (differs) rows.push(["note", roundingNote(run)]);
+  return rows;
+}
+
+/** Return a text that explains why a recording differs from the evaluation in training. */
+function roundingNote({ trained_on: device }) {
+  if (device) return `Trained on ${device}. This recording was computed on the CPU, which rounds differently.`;
+  return "This recording was rounded differently from the evaluation. Small differences grow in a robot's motion.";
+}
+
+/**
+ * Return the evaluated fitness of the actor for the requested descriptor of an elite. Returns
+ * undefined if there is no such evaluation.
+ */
+function evaluatedFitness(requested) {
+  const { archive } = state;
+  if (!archive?.actor_fitness) return undefined;
+  const cell = archive.descriptors.findIndex((d) => d.every((v, i) => v === requested[i]));
+  return archive.actor_fitness[cell] ?? undefined;
+}

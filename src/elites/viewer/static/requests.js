@@ -1,0 +1,79 @@
+// Data of the page: requested from the server or, in an exported page, contained in the page itself.
+
+const element = document.getElementById("recorded");
+const recorded = element ? JSON.parse(element.textContent) : null;
+
+/** Whether this is an exported page, which has no server. */
+export const exported = recorded !== null;
+
+const sender = {
+  run: null, // id of the run that the page shows
+  page: Math.random().toString(36).slice(2), // different for every open page
+  count: 0, // number of rollouts requested so far
+  pending: null, // AbortController of the latest rollout request
+};
+
+/**
+ * Set the id of the run that the page shows. The server rejects requests with the id of another
+ * run.
+ */
+export const setRun = (id) => (sender.run = id);
+
+const address = (path, query) => (Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
+
+/**
+ * Return the data of an endpoint of the server, or of the exported page. Throws an Error with a
+ * message for the user.
+ */
+export async function get(path, query = {}) {
+  const { run } = sender;
+  if (!exported) return fetchJson(address(path, run && path !== "/api/run" ? { ...query, run } : query));
+  if (address(path, query) in recorded) return recorded[address(path, query)];
+  throw new Error("This is an exported page. It contains recordings of the marked cells only.");
+}
+
+/**
+ * Return the recordings of a rollout from an endpoint. Cancels the earlier request if it has no
+ * response yet.
+ */
+export async function getRollout(path, query) {
+  if (exported) return get(path, query);
+  cancelRollout();
+  sender.pending = new AbortController();
+  sender.count++;
+  const { run, page, count } = sender;
+  return fetchJson(address(path, { ...query, run, page, count }), sender.pending.signal);
+}
+
+/** Cancel the latest request for a rollout. */
+export const cancelRollout = () => sender.pending?.abort();
+
+async function fetchJson(url, signal) {
+  let [response, data] = [null, {}];
+  try {
+    response = await fetch(url, { signal });
+    if (response.headers.get("content-type")?.includes("json")) data = await response.json();
+  } catch {
+    throw new Error("The server does not respond. Start 'elites view' again.");
+  }
+  if (!response.ok) throw new Error(data.error ?? `The server responded with status ${response.status}.`);
+  return data;
+}
+
+/**
+ * Return the set of cells of a seed and iteration that an exported page can play. Returns null with
+ * a server, which plays all.
+ */
+export function playableCells(seed, iteration) {
+  if (!exported) return null;
+  const cells = new Set();
+  for (const key of Object.keys(recorded)) {
+    const [path, query] = key.split("?");
+    const parameters = new URLSearchParams(query);
+    const matches = (name, value) => Number(parameters.get(name)) === value;
+    if (path === "/api/watch" && matches("seed", seed) && matches("iteration", iteration)) {
+      cells.add(Number(parameters.get("cell")));
+    }
+  }
+  return cells;
+}

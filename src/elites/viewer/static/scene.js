@@ -1,0 +1,90 @@
+// Objects of the scene: the robot and the walls, the floor, the trail of the robot, and rings on the ground.
+
+import * as THREE from "./three/three.module.min.js";
+
+/**
+ * Add the robot and the walls of a body model to the world, and return { bodies, scenery }.
+ * `bodies` has a group of meshes for each body, `scenery` the meshes of the walls.
+ */
+export function addBodies(world, scene, { core, limb, wall }) {
+  const bodies = scene.bodies.map(() => new THREE.Group());
+  const scenery = [];
+  world.add(...bodies);
+  for (const shape of scene.shapes) {
+    const geometry = geometryOf(shape);
+    if (!geometry) continue;
+    const fixed = shape.body === null;
+    const mesh = new THREE.Mesh(geometry, fixed ? wall : shape.body === 0 ? core : limb);
+    mesh.position.set(...shape.position);
+    const [w, x, y, z] = shape.rotation;
+    mesh.quaternion.set(x, y, z, w);
+    if (fixed) scenery.push(mesh);
+    (fixed ? world : bodies[shape.body]).add(mesh);
+  }
+  return { bodies, scenery };
+}
+
+/** Return the geometry of a collision shape, or null for the plane, which is drawn as the floor. */
+function geometryOf({ kind, size }) {
+  if (kind === "capsule") {
+    const [radius, length] = size;
+    return new THREE.CapsuleGeometry(radius, Math.max(length - 2 * radius, 0), 6, 16).rotateX(Math.PI / 2);
+  }
+  if (kind === "sphere") return new THREE.SphereGeometry(size[0], 24, 16);
+  if (kind === "box") return new THREE.BoxGeometry(2 * size[0], 2 * size[1], 2 * size[2]);
+  return null;
+}
+
+/**
+ * Return the mesh of a floor of squares in two colours. `width` is that of the floor, `side` that
+ * of a square.
+ */
+export function createFloor(renderer, width, side, one, other) {
+  const squares = 2 * Math.ceil(width / side / 2);
+  const mixed = one.clone().lerp(other, 0.45);
+  const pixels = [one, mixed, mixed, one].flatMap((colour) => {
+    const [r, g, b] = colour.getHexString(THREE.SRGBColorSpace).match(/../g).map((hex) => parseInt(hex, 16));
+    return [r, g, b, 255];
+  });
+  const texture = new THREE.DataTexture(new Uint8Array(pixels), 2, 2);
+  Object.assign(texture, { wrapS: THREE.RepeatWrapping, wrapT: THREE.RepeatWrapping, colorSpace: THREE.SRGBColorSpace,
+    generateMipmaps: true, minFilter: THREE.LinearMipmapLinearFilter, magFilter: THREE.NearestFilter,
+    anisotropy: renderer.capabilities.getMaxAnisotropy(), needsUpdate: true });
+  texture.repeat.set(squares / 2, squares / 2);
+  const geometry = new THREE.PlaneGeometry(squares * side, squares * side);
+  return new THREE.Mesh(geometry, new THREE.MeshBasicMaterial({ map: texture }));
+}
+
+/**
+ * Return the mesh of a ribbon on the ground along the path of the first body. The width of the
+ * ribbon follows from the robot's size.
+ */
+export function createTrail(poses, robotSize) {
+  const points = new Float32Array(poses.frames * 6);
+  const [here, next, across] = [new THREE.Vector3(), new THREE.Vector3(), new THREE.Vector3(0, 1, 0)];
+  const [halfWidth, height] = [0.05 * robotSize, 0.008 * robotSize];
+  for (let i = 0; i < poses.frames; i++) {
+    poses.position(i, 0, here).setZ(0);
+    poses.position(Math.min(i + 1, poses.frames - 1), 0, next).setZ(0).sub(here);
+    if (next.length() > 1e-4 * robotSize) across.set(-next.y, next.x, 0).normalize();
+    points.set([here.x + across.x * halfWidth, here.y + across.y * halfWidth, height,
+      here.x - across.x * halfWidth, here.y - across.y * halfWidth, height], i * 6);
+  }
+  const index = [];
+  for (let i = 0; i + 1 < poses.frames; i++) index.push(2 * i, 2 * i + 1, 2 * i + 2, 2 * i + 1, 2 * i + 3, 2 * i + 2);
+  const geometry = new THREE.BufferGeometry();
+  geometry.setAttribute("position", new THREE.BufferAttribute(points, 3));
+  geometry.setIndex(index);
+  const options = { side: THREE.DoubleSide, transparent: true, opacity: 0.6 };
+  return new THREE.Mesh(geometry, new THREE.MeshBasicMaterial(options));
+}
+
+/**
+ * Return the mesh of a ring on the ground at (x, y). The radii are in units of the robot's size.
+ */
+export function createRing([x, y], outer, inner, robotSize) {
+  const geometry = new THREE.RingGeometry(inner * robotSize, outer * robotSize, 40);
+  const ring = new THREE.Mesh(geometry, new THREE.MeshBasicMaterial({ side: THREE.DoubleSide }));
+  ring.position.set(x, y, 0.012 * robotSize);
+  return ring;
+}

@@ -1,0 +1,137 @@
+// Play an elite beside the distilled policy, or the distilled policy with a requested descriptor.
+
+import { map, selectCell, showTrajectories } from "./archive.js";
+import { $ } from "./dom.js";
+import { catchUp } from "./follow.js";
+import { clickRequests, readDescriptor, writeDescriptor } from "./form.js";
+import { attempt, showMessage } from "./messages.js";
+import { formatNumber, formatVector } from "./numbers.js";
+import { enablePlayback, setFrames, startPlayback, stopPlayback } from "./playback.js";
+import { showRecording } from "./recordings.js";
+import { cancelRollout, exported, getRollout, playableCells } from "./requests.js";
+import { frameBoth } from "./stages.js";
+import { iteration, seed, state } from "./state.js";
+
+const SAME_DESCRIPTOR = "Distilled policy, same descriptor";
+const noActor = () => `${state.run.algorithm} trains no policy that takes a descriptor.`;
+
+/** React to a click on the map: play the elite of the cell, or request the descriptor there. */
+export function pick(cell, values) {
+  if (!canPlay()) return selectIfAny(cell);
+  if (exported && !playableCells(seed(), iteration()).has(cell)) {
+    selectIfAny(cell);
+    return showMessage("This is an exported page. It contains recordings of the marked cells only.");
+  }
+  if (cell >= 0 && !clickRequests() && state.archive.fitness[cell] !== null) return watch(cell);
+  if (!state.run.conditioned) {
+    selectIfAny(cell);
+    return showMessage(cell >= 0 ? `Cell ${cell} is empty, and ${noActor()}` : noActor());
+  }
+  writeDescriptor(values);
+  return requestDescriptor();
+}
+
+function selectIfAny(cell) {
+  if (cell >= 0) selectCell(cell);
+}
+
+/**
+ * Return whether the policies of the chosen iteration can be played. Shows a message if they
+ * cannot.
+ */
+function canPlay() {
+  const { kept } = state.run;
+  if (kept.includes(iteration())) return true;
+  showMessage(exported
+    ? `This is an exported page. Its recordings are of iteration ${kept.join()}.`
+    : $("playback-note").textContent);
+  return false;
+}
+
+/** Play the elite of a cell, and the distilled policy with the descriptor of that elite. */
+async function watch(cell) {
+  selectCell(cell);
+  await play(`cell ${cell}`, SAME_DESCRIPTOR, "Elite of cell",
+    (chosen) => getRollout("/api/watch", { ...chosen, cell }));
+}
+
+/** Play the distilled policy with the descriptor in the form, and the nearest elite. */
+export async function requestDescriptor() {
+  if (!canPlay()) return;
+  const descriptor = readDescriptor();
+  map.select(-1);
+  await play(`descriptor ${descriptor.join(", ")}`, "Distilled policy, requested descriptor", "Nearest elite, of cell",
+    (chosen) => getRollout("/api/request", { ...chosen, descriptor: descriptor.join(",") }));
+}
+
+/**
+ * Request the recordings of elite and actor by `getRecordings(chosen)`, and play them. `what` names
+ * them in the heading. `actorTitle` and `elitePrefix` are for the titles of the stages.
+ */
+async function play(what, actorTitle, elitePrefix, getRecordings) {
+  interrupt(); // the last recording stays visible, but faded, until the next one is there
+  const count = state.rollouts;
+  showMessage(null);
+  const chosen = { iteration: iteration(), seed: seed() };
+  const title = `${what}, iteration ${chosen.iteration}` + (state.run.seeds.length > 1 ? `, seed ${chosen.seed}` : "");
+  $("watching").textContent = `${title}: simulating …`;
+  document.body.dataset.watching = "waiting";
+  try {
+    const recordings = await getRecordings(chosen);
+    if (count !== state.rollouts) return;
+    $("watching").textContent = title;
+    const { elite } = recordings;
+    const titles = { actor: actorTitle, elite: elite ? `${elitePrefix} ${elite.cell}` : "Elite" };
+    if (elite) map.select(elite.cell);
+    showRecordings(recordings, titles, chosen);
+  } catch (error) {
+    if (count !== state.rollouts) return;
+    clearStages();
+    document.body.dataset.watching = "failed";
+    const cleared = state.rollouts;
+    if (!exported) await attempt(catchUp); // training may have just removed the checkpoint
+    if (cleared === state.rollouts) showMessage(error);
+  }
+}
+
+/** Show recordings of the elite and of the actor, and play them from the start. */
+function showRecordings({ elite, actor }, titles, chosen) {
+  showRecording("elite", elite, titles.elite, "The archive is empty.");
+  showRecording("actor", actor, titles.actor, noActor());
+  frameBoth();
+  // The trajectory of the actor is drawn last, above that of the elite.
+  const recordings = [["elite", elite], ["actor", actor]].filter(([, recording]) => recording);
+  state.shown = { ...chosen, trajectories: recordings.map(([colour, recording]) => ({ colour, ...recording })) };
+  showTrajectories();
+  $("selection").textContent = recordings
+    .map(([who, { fitness, reached, error }]) => `${titles[who]}: fitness ${formatNumber(fitness)}, reached `
+      + `${formatVector(reached)}, error ${formatNumber(error)}.`)
+    .join(" ");
+  enablePlayback(state.stages !== null);
+  document.body.dataset.watching = "ready";
+  setFrames(Math.max(...recordings.map(([, { steps }]) => steps + 1)));
+  if (state.stages) startPlayback();
+  const { top, bottom } = $("stages").getBoundingClientRect();
+  // In a narrow window, the stages are below the map.
+  if (top > innerHeight || bottom < 0) $("watch-panel").scrollIntoView({ behavior: "smooth" });
+}
+
+/** Stop the playback. Drops the response to the latest request if the response is still to come. */
+function interrupt() {
+  state.rollouts++;
+  cancelRollout();
+  stopPlayback();
+  state.shown = null;
+  showTrajectories();
+  enablePlayback(false);
+}
+
+/** Stop the playback and remove the recordings of elite and actor from their stages. */
+export function clearStages() {
+  interrupt();
+  showRecording("elite", null, "Elite", "");
+  showRecording("actor", null, SAME_DESCRIPTOR, "");
+  setFrames(1);
+  $("watching").textContent = exported ? "Click a marked cell to play it." : "Click a cell to play its elite.";
+  document.body.dataset.watching = "nothing";
+}

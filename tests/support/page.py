@@ -1,0 +1,93 @@
+"""Serve a page and use it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from program import environment, started
+
+SCENES = Path(__file__).parent / "scenes.py"
+
+
+def repeating() -> dict[str, str]:
+    """Return an environment with full compilation, so that recordings repeat training exactly."""
+    return environment(JAX_DISABLE_MOST_OPTIMIZATIONS="0")
+
+
+class Server:
+    """`elites view` in a separate process."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str):
+        self.process, self.address = process, address
+        self.host, self.port = re.findall(r"//([\d.]+):(\d+)/", address)[0]
+
+    def get(self, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+        """Send a request with the path exactly as written."""
+        connection = http.client.HTTPConnection(self.host, int(self.port), timeout=120)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.putrequest("GET", path, skip_host="Host" in named, skip_accept_encoding=True)
+        for name, value in named.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        response = connection.getresponse()
+        body = response.read()
+        connection.close()
+        return response.status, {k.lower(): v for k, v in response.getheaders()}, body
+
+    def json(self, path: str) -> dict:
+        status, _, body = self.get(path)
+        assert status == 200, (status, body)
+        return json.loads(body)
+
+
+@contextlib.contextmanager
+def serving(run: Path, *options: object, environ=None) -> Iterator[Server]:
+    process = started("view", run, "--no-browser", *options, environ=environ)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        line = process.stdout.readline()
+        assert "http://" in line, (line, process.stderr.read())
+        yield Server(process, re.findall(r"http://\S+", line)[0])
+    finally:
+        process.terminate()
+        process.wait(60)
+        process.stdout.close()
+        process.stderr.close()
+
+
+def ready(page) -> None:
+    page.wait_for_selector("body[data-ready=yes]")
+
+
+def on_map(page, share: tuple[float, float]) -> tuple[float, float]:
+    """Return the position on the screen of a position on the map, in shares of its bounds."""
+    canvas = page.locator("#map")
+    box, margin = canvas.bounding_box(), json.loads(canvas.get_attribute("data-margin"))
+    width = box["width"] - margin["left"] - margin["right"]
+    height = box["height"] - margin["top"] - margin["bottom"]
+    return (
+        box["x"] + margin["left"] + share[0] * width,
+        box["y"] + margin["top"] + (1 - share[1]) * height,
+    )
+
+
+def click_map(page, share: tuple[float, float]) -> None:
+    page.mouse.click(*on_map(page, share))
+
+
+def watched(page) -> None:
+    page.wait_for_selector("body[data-watching=ready]")
+
+
+def numbers(page, who: str) -> dict[str, str]:
+    """Return the numbers below a stage by name."""
+    names = page.locator(f"#{who}-numbers dt").all_inner_texts()
+    values = page.locator(f"#{who}-numbers dd").all_inner_texts()
+    return dict(zip(names, values, strict=True))
