@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from elites import references, tasks
-from program import SMOKE, complaint, contents, edit_json, elites, newest, rows, succeed
+from elites.runs import fingerprints
+from program import (
+    SMOKE,
+    complaint,
+    contents,
+    edit_json,
+    elites,
+    environment,
+    newest,
+    rows,
+    succeed,
+)
 
 TASK = '''"""A point that is paid for staying near the start."""
 
@@ -90,8 +106,8 @@ VISIBLE = ("1.0 - pay", "2.0 - pay")
     [
         (*VISIBLE, "(the reward of a probe is 1."),
         ("0.1 * action", "0.11 * action", "of a probe is"),
-        ("> 0.95, 0.0", "> 0.95, -1.0", "(a probe of 8 steps agrees within 0.2%)"),  # far away
-        ("[-0.5, 0.25]", "[-0.5, 0.26]", "(a probe of 8 steps agrees within 0.2%)"),
+        ("> 0.95, 0.0", "> 0.95, -1.0", "(a probe of 6 steps agrees within 0.2%)"),  # far away
+        ("[-0.5, 0.25]", "[-0.5, 0.26]", "(a probe of 6 steps agrees within 0.2%)"),
         ("full(2, 0.1)", "full(2, 0.2)", "the task's reset is different (the reward of a probe"),
     ],
 )
@@ -181,7 +197,7 @@ def traced_elsewhere(run: Path, **changes) -> None:
         recorded.update(jax="0.9.0")
         recorded["code"]["step"]["digest"] = "of another version"
         for name, factor in changes.items():
-            recorded["probe"][name] = [factor * value for value in recorded["probe"][name]]
+            recorded["probe"][name] = (factor * np.array(recorded["probe"][name])).tolist()
 
     edit_json(run / "resolved.json", edit)
 
@@ -251,27 +267,45 @@ def test_an_algorithm_whose_code_changed_is_not_resumed(tmp_path):
 def test_tasks_of_elites_have_a_fingerprint_too(finished):
     recorded = json.loads((finished / "resolved.json").read_text())["fingerprint"]
     assert set(recorded) == {"task"}
-    assert len(recorded["task"]["probe"]["descriptor"]) == 8
+    assert np.array(recorded["task"]["probe"]["descriptor"]).shape == (6, 2, 2)
 
 
-@pytest.mark.parametrize("name", tasks.names())
-def test_the_fingerprint_of_a_task_is_the_same_in_every_process(name):
-    """Traced after other things, by another interpreter: the same."""
-    import subprocess
-    import sys
-
-    from elites.runs import fingerprints
-    from program import environment
-
+def fingerprint_elsewhere(name: str, **environ: str) -> dict:
+    """Of a task, in a process with another environment."""
     script = (
         "import json, sys; from elites import tasks; from elites.runs import fingerprints\n"
-        "print(json.dumps(fingerprints._task_code(tasks.make(sys.argv[1]))))"
+        "print(json.dumps(fingerprints.of_task(tasks.make(sys.argv[1]))))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, name],
-        env=environment(PYTHONHASHSEED="7"),
+        env=environment(**environ),
         capture_output=True,
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout) == fingerprints._task_code(tasks.make(name))
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", ["ant_omni", "noisy_point_omni"])
+def test_the_code_of_a_task_is_the_same_in_every_process(name):
+    """Whatever was traced before, and in whichever order sets are."""
+    found = fingerprint_elsewhere(name, PYTHONHASHSEED="7")
+    assert found["code"] == fingerprints.of_task(tasks.make(name))["code"]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names instructions of another machine")
+@pytest.mark.parametrize("name", ["ant_omni", "walker_uni"])
+def test_another_machine_is_no_change(name):
+    """These robots touch the ground as they begin: rounding decides how they are pushed off."""
+    task = tasks.make(name)
+    found = fingerprint_elsewhere(name, XLA_FLAGS="--xla_cpu_max_isa=SSE4_2")
+    assert fingerprints.task_changes(found, task) == []
+    older = {**found, "jax": "0.9.0", "code": {}}
+    assert fingerprints.task_changes(older, task) == []
+
+    def step(state, action):
+        after = task.step(state, action)
+        return after._replace(reward=2 * after.reward)
+
+    (said,) = fingerprints.task_changes(older, dataclasses.replace(task, step=step))
+    assert said.startswith("the reward of a probe is")

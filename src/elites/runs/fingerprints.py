@@ -4,13 +4,14 @@ Two things are recorded with a run:
 
     code    digests of the traced code: `reset` and `step` of the task, and the stages of an
             algorithm of one's own
-    probe   rewards, descriptors and observations of a few steps of the task
+    probe   ranges of rewards, descriptors and observations over a few steps of the task
 
 Traced code does not depend on comments, formatting or names. Equal digests mean equal code. Unequal
 ones mean that the code has changed, but only if versions and device are the same: another JAX
 may trace the same code in another way. Otherwise the probe decides. It starts from a fixed key,
-takes fixed actions, always runs on the CPU, and is compared with a tolerance, because another
-machine rounds differently.
+takes fixed actions and always runs on the CPU. Another machine rounds differently, and a robot that
+just touches the ground makes much of that. The probe therefore runs several times, with states that
+are perturbed as rounding would, and the ranges of its numbers are compared.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ import elites
 from elites.tasks.task import Array, Task, TaskState
 from elites.training import Batched
 
-STEPS = 8  # of the probe
-TOLERANCE = 2e-3  # of a series of the probe, as a share of its largest number
+STEPS = 6  # of the probe
+TOLERANCE = 2e-3  # between ranges of a series of the probe, as a share of its largest number
+_NARROW = 1e-2  # width of ranges that do not depend on rounding, as a share of the same
+_REPEATS = 8  # of the probe
+_PERTURBATION = 1e-6  # of the numbers of a state, relative and absolute
 _CONSTANTS_TOLERANCE = 1e-6  # as a share of their sum
 
 Code = dict[str, Any]  # {"digest": ..., "constants": [two numbers]}
-Probe = dict[str, Any]  # {"reward": [STEPS], "descriptor": [STEPS][D], "observation": [STEPS]}
+Probe = dict[str, Any]  # {"reward": ..., "descriptor": ..., "observation": [STEPS][numbers][2]}
 
 
 # -------------------------------------------------------------------------------- record, compare
@@ -161,17 +165,36 @@ def _probe_of(
     # Compiled fast, to slow code: it is used for a few steps.
     options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
     compiled_step = jax.jit(step, compiler_options=options)
-    probe: Probe = {"reward": [], "descriptor": [], "observation": []}
+    rows: dict[str, list[Any]] = {"reward": [], "descriptor": [], "observation": []}
     with _on_cpu():
-        state = jax.jit(reset, compiler_options=options)(jax.random.key(0))
-        for _ in range(STEPS):
-            seen = np.nan_to_num(np.asarray(state.observation, np.float64))
-            state = compiled_step(state, jnp.asarray(np.tanh(weights @ seen), jnp.float32))
-            observation = np.asarray(state.observation, np.float64)
-            probe["reward"].append(_number(state.reward))
-            probe["descriptor"].append([_number(value) for value in np.asarray(state.descriptor)])
-            probe["observation"].append(_number(np.mean(weights[0] * observation)))
-    return probe
+        first = jax.jit(reset, compiler_options=options)(jax.random.key(0))
+        for repeat in range(_REPEATS):
+            state, noise = first, np.random.default_rng(repeat)
+            for _ in range(STEPS):
+                state = jax.tree.map(functools.partial(_perturbed, noise), state)
+                seen = np.nan_to_num(np.asarray(state.observation, np.float64))
+                state = compiled_step(state, jnp.asarray(np.tanh(weights @ seen), jnp.float32))
+                rows["reward"].append([float(state.reward)])
+                rows["descriptor"].append(np.asarray(state.descriptor, np.float64))
+                observation = np.asarray(state.observation, np.float64)
+                rows["observation"].append([np.mean(weights[0] * observation)])
+    return {name: _ranges(np.array(values)) for name, values in rows.items()}
+
+
+def _perturbed(noise: np.random.Generator, leaf: Any) -> Any:
+    """Change an array as much as differences in rounding may. Only numbers with a point change."""
+    if not jnp.issubdtype(leaf.dtype, jnp.floating):
+        return leaf
+    values = np.asarray(leaf, np.float64)
+    relative, absolute = _PERTURBATION * noise.uniform(-1.0, 1.0, (2, *values.shape))
+    return jnp.asarray(values * (1.0 + relative) + absolute, leaf.dtype)
+
+
+def _ranges(values: np.ndarray) -> list[Any]:
+    """Return the lowest and highest of numbers [repeats * steps, n], as lists [steps][n][2]."""
+    repeats = values.reshape(_REPEATS, STEPS, -1)
+    ends = np.stack([repeats.min(axis=0), repeats.max(axis=0)], axis=-1)
+    return [[[_number(end) for end in pair] for pair in step] for step in ends]
 
 
 @contextlib.contextmanager
@@ -193,42 +216,42 @@ def _number(value: Any) -> float | None:
 
 
 def _probe_changes(before: Any, now: Probe) -> list[str]:
-    """Return sentences about the series of a probe that differ in most of their steps.
-
-    A series is the reward, descriptor or observation at each step. A difference in rounding grows
-    with the steps, and can change a single step from contact to no contact.
-    """
+    """Say which series of a probe are different."""
     if not isinstance(before, Mapping):
         return []
     said = []
     for name, series in now.items():
-        recorded = before.get(name)
         try:
-            pairs = [(_row(a), _row(b)) for a, b in zip(recorded or (), series, strict=True)]
-            largest = max(np.nanmax(np.abs(np.stack(pair)), initial=0.0) for pair in pairs)
-            differing = [not _close(*pair, TOLERANCE * largest) for pair in pairs]
-        except (TypeError, ValueError):
-            differing = [True] * STEPS  # of another number
-        if sum(differing) > STEPS // 2:
-            last = f"{_shown(series)}, before {_shown(recorded)}"
-            said.append(f"the {name} of a probe is {last}")
+            first, second = np.array(before.get(name), float), np.array(series, float)
+            if _differ(first, second):
+                said.append(f"the {name} of a probe is {_shown(second)}, before {_shown(first)}")
+        except (TypeError, ValueError, IndexError):
+            continue  # damaged
     return said
 
 
-def _row(value: Any) -> np.ndarray:
-    """Return one step of a probe's series as an array of floats. None becomes NaN."""
-    return np.array([value], float).reshape(-1)  # None becomes NaN
+def _differ(first: np.ndarray, second: np.ndarray) -> bool:
+    """Return whether two series of ranges [steps, n, 2] are apart in most of their steps.
+
+    Steps with narrow ranges alone are counted, if there are any: they do not depend on rounding.
+    A number that was not finite is NaN.
+    """
+    if first.shape != second.shape:
+        return True
+    both = np.nan_to_num(np.stack([first, second]))
+    largest = np.max(np.abs(both))
+    gap = np.maximum(first[..., 0] - second[..., 1], second[..., 0] - first[..., 1])
+    unlike = np.isfinite(first).all(-1) != np.isfinite(second).all(-1)
+    apart = ((gap > TOLERANCE * largest) | unlike).any(-1)  # [steps]
+    narrow = (both[..., 1] - both[..., 0] <= _NARROW * largest).all((0, 2))
+    counted = apart[narrow] if narrow.any() else apart
+    return bool(2 * counted.sum() > len(counted))
 
 
-def _close(before: np.ndarray, now: np.ndarray, tolerance: float) -> bool:
-    """Return whether two arrays agree within an absolute tolerance. NaN equals NaN."""
-    return bool(np.isclose(before, now, rtol=0.0, atol=tolerance, equal_nan=True).all())
-
-
-def _shown(series: Any) -> str:
-    """Return the last number of a probe's series as text, as an example for a message."""
-    last = series[-1] if isinstance(series, list) and series else None
-    return f"[{', '.join(map(str, last))}]" if isinstance(last, list) else str(last)
+def _shown(series: np.ndarray) -> str:
+    """Return the middle of the last range of a series, as an example."""
+    last = [f"{value:.4g}" for value in series[-1].mean(axis=-1)]
+    return last[0] if len(last) == 1 else f"[{', '.join(last)}]"
 
 
 # ------------------------------------------------------------------------------------ traced code
