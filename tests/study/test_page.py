@@ -26,6 +26,9 @@ def opened(report):
 
 
 def test_figures_and_tables_are_there_and_nothing_complains(opened, report):
+    text = report.read_text("utf-8")
+    for title in ("QD-score of the actor, re-binned", "coverage of the actor, re-binned, in %"):
+        assert f"<th scope='row'>dcg_me</th><td>{title}</td>" in text
     page, asked, complaints = opened
     assert complaints == []
     assert asked == [report.as_uri()]

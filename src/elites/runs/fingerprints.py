@@ -10,7 +10,7 @@ Traced code does not depend on comments, formatting or names. Equal digests mean
 ones mean that the code has changed, but only if versions and device are the same: another JAX
 may trace the same code in another way. Otherwise the probe decides. It starts from a fixed key,
 takes fixed actions and always runs on the CPU. Another machine rounds differently, and a robot that
-just touches the ground amplifies that. The probe therefore runs several times, with states that
+just touches the ground makes much of that. The probe therefore runs several times, with states that
 are perturbed as rounding would, and the ranges of its numbers are compared.
 """
 
@@ -49,8 +49,8 @@ Probe = dict[str, Any]  # {"reward": ..., "descriptor": ..., "observation": [STE
 def of_task(task: Task) -> dict[str, Any] | None:
     """Return the fingerprint of a task: versions, digests of its traced code, and a probe of it.
 
-    A probe is a short rollout of the task from a fixed key. Returns None if the task cannot be run.
-    Training then fails as well, with a message about the fault.
+    A probe is a short fixed rollout of the task. Returns None if the task cannot be run. Training
+    then fails as well, with a message about the fault.
     """
     try:
         return {**_made_with(), "code": _task_code(task), "probe": _probe(task)}
@@ -144,7 +144,7 @@ def _same_code(before: Any, now: Code) -> bool:
 
 
 def _probe(task: Task) -> Probe:
-    """Return the probe of a task: ranges of rewards, descriptors and observations in a rollout."""
+    """Return the probe of a task: its rewards, descriptors and observations in a fixed rollout."""
     sizes = (task.observation_size, task.action_size)
     return _probe_of(task.reset, task.step, *sizes)
 
@@ -156,10 +156,9 @@ def _probe_of(
     observation_size: int,
     action_size: int,
 ) -> Probe:
-    """Take a few steps of a task, several times, and return the ranges of what is measured.
+    """Take a few steps of a task and return rewards, descriptors and observations of each.
 
     The actions are computed from the observations, so that the probe covers all observed values.
-    The result is cached.
     """
     weights = np.cos(1.0 + np.arange(action_size * observation_size))
     weights = weights.reshape(action_size, observation_size)
@@ -183,7 +182,7 @@ def _probe_of(
 
 
 def _perturbed(noise: np.random.Generator, leaf: Any) -> Any:
-    """Return an array with noise of the size of rounding differences, if it holds floats."""
+    """Change an array as much as differences in rounding may. Only numbers with a point change."""
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         return leaf
     values = np.asarray(leaf, np.float64)
@@ -217,10 +216,7 @@ def _number(value: Any) -> float | None:
 
 
 def _probe_changes(before: Any, now: Probe) -> list[str]:
-    """Return sentences about the series of a probe that are different.
-
-    A series holds the ranges of the reward, descriptor or observation at each step.
-    """
+    """Say which series of a probe are different."""
     if not isinstance(before, Mapping):
         return []
     said = []
@@ -240,8 +236,8 @@ def _differ(first: np.ndarray, second: np.ndarray) -> bool:
     Steps with narrow ranges alone are counted, if there are any: they do not depend on rounding.
     A number that was not finite is NaN.
     """
-    if first.shape != second.shape:  # recorded by another version; other sizes are other facts
-        return False
+    if first.shape != second.shape:
+        return True
     both = np.nan_to_num(np.stack([first, second]))
     largest = np.max(np.abs(both))
     gap = np.maximum(first[..., 0] - second[..., 1], second[..., 0] - first[..., 1])
@@ -253,7 +249,7 @@ def _differ(first: np.ndarray, second: np.ndarray) -> bool:
 
 
 def _shown(series: np.ndarray) -> str:
-    """Return the middle of a series' last range as text, as an example for a message."""
+    """Return the middle of the last range of a series, as an example."""
     last = [f"{value:.4g}" for value in series[-1].mean(axis=-1)]
     return last[0] if len(last) == 1 else f"[{', '.join(last)}]"
 
