@@ -220,6 +220,17 @@ def test_with_another_version_of_jax_the_probe_decides(own):
     assert "--accept-changed-task" in line
 
 
+def test_a_probe_of_another_form_is_passed_over(own):
+    """As an earlier version recorded it: numbers of eight steps, without ranges."""
+    _, run = own
+    traced_elsewhere(run)
+    edit_json(
+        run / "resolved.json",
+        lambda facts: facts["fingerprint"]["task"]["probe"].update(reward=[1.0] * 8),
+    )
+    succeed("resume", run, *LONGER)
+
+
 def test_another_device_is_no_change(own):
     """Equal code is equal wherever it was traced."""
     _, run = own
