@@ -238,7 +238,8 @@ def test_files_named_exist(page):
     assert len(names) > 10
     for name in names:
         places = [base for base in (ROOT, ROOT / "src" / "elites") if list(base.glob(name))]
-        assert places or "swimmer" in name, f"{page.name} names {name}"
+        made = name.startswith("build/") or "swimmer" in name  # by make; an example
+        assert places or made, f"{page.name} names {name}"
 
 
 def test_index_lists_every_page():
