@@ -7,7 +7,7 @@ import json
 import jax
 import pytest
 
-from elites.runs import config, job
+from elites.runs import config, job, unchanged
 from elites.runs.directory import RunDirectory, RunError
 
 
@@ -45,14 +45,15 @@ def test_facts_name_the_descriptor_axes(tmp_path):
 
 def test_a_task_may_be_described_differently_later(tmp_path):
     run = RunDirectory(tmp_path)
-    built = job.build(config.preset("smoke", "point_omni"), run)
+    asked = config.preset("smoke", "point_omni")
+    built = job.build(asked, run)
     facts = built.facts()
     for named in ({"descriptor_names": ["a", "b"]}, {"descriptor": "other words"}):
         (tmp_path / "resolved.json").write_text(json.dumps({**facts, **named}))
-        job.refuse_changed_task(run, built, but=())
+        unchanged.check_resumed(run, asked, built, accept=False)
     before = {key: value for key, value in facts.items() if not key.startswith("descriptor_")}
     (tmp_path / "resolved.json").write_text(json.dumps(before))  # a run of an earlier version
-    job.refuse_changed_task(run, built, but=())
+    unchanged.check_resumed(run, asked, built, accept=False)
     (tmp_path / "resolved.json").write_text(json.dumps({**facts, "episode_length": 3}))
     with pytest.raises(ValueError, match="episode_length was 3, is 25"):
-        job.refuse_changed_task(run, built, but=())
+        unchanged.check_resumed(run, asked, built, accept=False)
