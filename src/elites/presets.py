@@ -15,6 +15,8 @@ import dataclasses
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
 
+MAX_SEEDS = 10_000  # of one run
+
 
 @dataclasses.dataclass(frozen=True)
 class Preset:

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 import elites
 from elites.core import catalogue
 from elites.runs import directory as directories
+from elites.runs import lock
 from program import arrays, newest, rows, succeed
 
 
@@ -79,7 +80,7 @@ def test_evaluate_finds_what_training_found(conditioned, tmp_path):
 def test_evaluate_beside_training_leaves_its_tables_alone(run):
     """Those of the end, which training writes, are not replaced by those of an iteration before."""
     before = (run / "evaluation" / "metrics.csv").read_bytes()
-    with directories.locked(run):
+    with lock.locked(run):
         done = succeed("evaluate", run, apart=True)
     assert "evaluation_000000009" in done.stdout
     assert (run / "evaluation_000000009" / "metrics.csv").read_bytes() == before

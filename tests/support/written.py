@@ -14,6 +14,8 @@ FACTS = {
     "task": "point_omni",
     "iterations": ITERATIONS,
     "descriptor": "final position",
+    "episode_length": 10,
+    "deterministic": True,
     "actor_conditioned": False,
     "origins": ["initial", "ga"],
     "initial_evaluations": EVALUATIONS,

@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from elites.cli.common import STOPPED, program, shown
-from elites.runs import directory as directories
-from elites.runs import packages
+from elites.runs import lock, packages
 from elites.words import counted
 
 
@@ -48,7 +47,7 @@ def study(
 
     jax.config.update("jax_platforms", "cpu")  # GPUs are for the runs, not for this process
     plans.refuse_small_budget(chosen, plan)
-    with directories.locked(path):
+    with lock.locked(path):
         opened = studies.open_study(path, chosen)
         if engine == "ray":
             from elites.study.on_ray import RayEngine

@@ -3,7 +3,7 @@
 These modules load without JAX, so that help and error messages appear at once:
 
 - `config`: configuration of a run
-- `files`, `directory`: checked reading of files; the run directory, its lock and atomic writes
+- `files`, `directory`, `lock`: checked reading of files; the run directory, atomic writes; its lock
 - `session`: start and resume a run in this process
 - `checkpoint`, `snapshots`: complete training states with checksums; the archive over time
 - `logs`, `gaps`: metrics as CSV and TensorBoard events; iterations that the tables lack

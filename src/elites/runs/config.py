@@ -163,7 +163,7 @@ A run that was saved before has their defaults, which leave its results as they 
 """
 
 _BOUNDS = {  # lowest, highest
-    "seeds": (1, 10_000),
+    "seeds": (1, presets.MAX_SEEDS),
     "first_seed": (0, 2**31 - 1),
     "evaluations": (1, 2**31 - 1),
     "checkpoint_every": (1, 2**31 - 1),

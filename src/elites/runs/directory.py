@@ -1,4 +1,4 @@
-"""The directory of a run: its files, its lock, and atomic writes.
+"""The directory of a run: its files, and atomic writes.
 
     config.json        the complete configuration
     resolved.json      values derived from it: sizes, bounds, lengthscale, number of iterations
@@ -14,30 +14,25 @@
     summary.md         a summary for people
     run.lock           names the process that is writing
 
-Only one process at a time writes. The operating system holds the lock and releases it when the
-process ends, in whatever way. Important files are written under a temporary name, flushed to disk,
-and then renamed. The directory itself may be a link, but links inside of it are refused, so that
-elites never reads, overwrites or deletes files elsewhere.
+Only one process at a time writes, see `lock`. Important files are written under a temporary name,
+flushed to disk, and then renamed. The directory itself may be a link, but links inside of it are
+refused, so that elites never reads, overwrites or deletes files elsewhere.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import json
 import math
 import os
 import platform
 import re
 import shutil
-import stat
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import elites
 from elites.runs import files
 from elites.runs.config import Config
 from elites.runs.files import RunError, read_json
@@ -46,10 +41,6 @@ CONFIG, ENVIRONMENT, METRICS, REACH = "config.json", "environment.json", "metric
 RESOLVED, LOCK, SUMMARY = "resolved.json", "run.lock", "summary.md"
 _FILES = (CONFIG, ENVIRONMENT, METRICS, REACH, RESOLVED, LOCK, SUMMARY)
 _FOLDERS = re.compile(r"checkpoints|snapshots|kernels|events|figures|evaluation(_\d{9})?")
-
-
-class InUseError(RunError):
-    """Another process has locked the run directory."""
 
 
 class OutOfMemoryError(RunError):
@@ -196,6 +187,8 @@ _FACTS = {
     "task": str,
     "algorithm": str,
     "iterations": int,
+    "episode_length": int,
+    "deterministic": bool,
     "descriptor": str,
     "descriptor_low": list,
     "descriptor_high": list,
@@ -206,7 +199,7 @@ _FACTS = {
 
 def _is_number(value: Any) -> bool:
     """Return whether a value is a finite number. True and False are not numbers."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return files.is_of(value, (int, float)) and math.isfinite(value)
 
 
 @contextlib.contextmanager
@@ -296,137 +289,3 @@ def path_in_errors(path: Path) -> Iterator[None]:
         if error.filename is None:
             error.filename = str(path)
         raise
-
-
-# ------------------------------------------------------------------------------------------- lock
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[str | None]:
-    """Lock the run directory at a path for this process while the `with` block runs.
-
-    Yields the text of a lock that a killed process left behind, or None. Creates the directory if
-    needed, and removes it again if nothing was written to it. Raises an InUseError if another
-    process holds the lock.
-    """
-    import fcntl
-
-    made = [p for p in (path, *path.parents) if not p.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    refuse_links(path)
-    with path_in_errors(path / LOCK), _open_lock(path / LOCK) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise InUseError(
-                f"{path} is in use by {file.read().strip() or 'another process'}. Wait for it, or "
-                "end it"
-            ) from None
-        file.seek(0)
-        stale = file.read().strip() or None
-        file.seek(0)
-        file.truncate()
-        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        file.write(f"process {os.getpid()} on {platform.node()} since {now}\n")
-        file.flush()
-        try:
-            yield stale
-        finally:
-            # Emptied, not removed: two processes could lock a removed file and its successor.
-            file.seek(0)
-            file.truncate()
-            file.flush()
-            if made and [entry.name for entry in path.iterdir()] == [LOCK]:
-                (path / LOCK).unlink()
-                for directory in made:
-                    with contextlib.suppress(OSError):
-                        directory.rmdir()
-
-
-def _open_lock(path: Path) -> IO[str]:
-    """Open the lock file at a path for reading and writing, and return the open file.
-
-    Creates the file if needed. Does not follow a link.
-    """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise RunError(f"{path}: not a plain file. Remove it")
-    return os.fdopen(handle, "r+", encoding="utf-8", errors="replace")
-
-
-@contextlib.contextmanager
-def locked_if_free(path: Path) -> Iterator[bool]:
-    """Lock the run directory at a path, unless another process has locked it.
-
-    Yields whether this process holds the lock.
-    """
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(locked(path))
-            held = True
-        except InUseError:
-            held = False
-        yield held
-
-
-# ------------------------------------------------------------------------------------ environment
-
-
-def environment() -> dict[str, Any]:
-    """Return versions, commit and device of this session as a dictionary by name. Loads JAX."""
-    import importlib.metadata
-
-    import jax
-
-    packages = ("jax", "jaxlib", "numpy", "optax")
-    devices = jax.local_devices()
-    return {
-        "time": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-        "elites": elites.__version__,
-        "commit": commit(),
-        "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in packages},
-        "platform": platform.platform(),
-        "device": devices[0].device_kind,
-        "backend": jax.default_backend(),
-        "devices": len(devices),
-        "cpus": os.cpu_count(),
-    }
-
-
-def record_session(run: RunDirectory, command: str, **more: Any) -> None:
-    """Add an entry to `environment.json` of a run: command, versions and device. Loads JAX.
-
-    `more` are further fields of the entry.
-    """
-    path = run / ENVIRONMENT
-    sessions: list[Any] = []
-    with contextlib.suppress(FileNotFoundError, RunError):
-        sessions = read_json(path)
-    write_json(path, [*sessions, {"command": command, **environment(), **more}])
-
-
-def commit() -> str | None:
-    """Return the Git commit of the running elites source, with a "+" if files changed since.
-
-    Returns None if the source is not in a repository.
-    """
-    source = Path(__file__).resolve().parent
-    if not shutil.which("git"):
-        return None
-
-    def git(*arguments: str) -> str | None:
-        """Return the output of a git command in the source folder, or None if the command fails."""
-        done = subprocess.run(
-            ["git", "--no-optional-locks", "-C", str(source), *arguments],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    # An installed copy may lie inside another repository, which does not track its files.
-    if not git("ls-files", "--error-unmatch", str(Path(__file__).resolve())):
-        return None
-    revision = git("rev-parse", "HEAD")
-    return f"{revision}+" if revision and git("status", "--porcelain", "--", ".") else revision

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from elites.runs import checkpoint as checkpoints
-from elites.runs import directory as directories
+from elites.runs import lock
 from elites.runs.directory import RunDirectory, write_text
 from elites.runs.logs import read_table, text_of
 from elites.words import number
@@ -61,7 +61,7 @@ def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
         results, iteration = saved.load_checkpoint(run, checkpoint)
         folder.mkdir(exist_ok=True)  # fails early if it cannot be written
         again = results.reevaluate()
-    with directories.locked_if_free(run.path) as is_free:
+    with lock.locked_if_free(run.path) as is_free:
         newest = [int(place.name) for place in checkpoints.complete(run.checkpoints)[-1:]]
         if not is_free or newest != [iteration]:
             folder = apart(iteration)
@@ -164,6 +164,16 @@ def _write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
     writer.writerow(header)
     writer.writerows([text_of(value) for value in row] for row in rows)
     write_text(path, buffer.getvalue())
+
+
+def rebinned(cells: np.ndarray, fitness: np.ndarray, count: int) -> np.ndarray:
+    """Return the best fitness [count] of the rollouts that reached each cell, NaN if none did.
+
+    `cells` and `fitness` [n] are the columns `actor_cell` and `actor_fitness` of cells.csv.
+    """
+    best, known = np.full(count, np.nan), cells >= 0
+    np.fmax.at(best, cells[known].astype(int), fitness[known])
+    return best
 
 
 def iteration_of(directory: Path) -> int | None:

@@ -231,7 +231,7 @@ def _reach_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
         (actor, places, f"One actor, by the descriptor asked for\nQD-score {_sum(actor)}"),
     ]
     if "actor_cell" in rows:  # earlier versions did not write it
-        rebinned = _rebinned(snapshot, rows)
+        rebinned = evaluation.rebinned(rows["actor_cell"], rows["actor_fitness"], len(stored))
         covered = 100 * np.isfinite(rebinned).mean()
         title = f"The same rollouts, by the cell reached\nQD-score {_sum(rebinned)}"
         panels.append((rebinned, snapshot["centroids"], f"{title}, coverage {covered:.1f} %"))
@@ -268,18 +268,6 @@ def _draw_errors(axes, facts, asked: np.ndarray, reached: np.ndarray) -> None:
 def _sum(values: np.ndarray) -> str:
     """Return the sum of values without NaN, as text such as "12,345"."""
     return f"{np.nansum(values):,.0f}"
-
-
-def _rebinned(snapshot, rows: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the best fitness [C] of the actor's rollouts that reached each cell, NaN if none.
-
-    `rows` are columns of cells.csv for one seed.
-    """
-    best = np.full(snapshot["centroids"].shape[0], np.nan)
-    known = rows["actor_cell"] >= 0
-    cells = rows["actor_cell"][known].astype(int)
-    np.fmax.at(best, cells, rows["actor_fitness"][known])
-    return best
 
 
 def _per_cell(snapshot, cell: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +138,3 @@ def read_csv(
             return header, rows[:-1]
         raise error(f"{path}: line {number} has {len(row)} fields, the header {len(header)}")
     return header, rows
-
-
-def columns_needed(path: Path, header: Sequence[str], needed: Sequence[str], error: Error) -> None:
-    """Raise `error` if the header of the table at a path lacks one of the columns `needed`."""
-    if missing := [name for name in needed if name not in header]:
-        raise error(f"{path}: damaged: the column {', '.join(missing)} is missing")

@@ -9,9 +9,9 @@ Two things are recorded with a run:
 Traced code does not depend on comments, formatting or names. Equal digests mean equal code. Unequal
 ones mean that the code has changed, but only if versions and device are the same: another JAX
 may trace the same code in another way. Otherwise the probe decides. It starts from a fixed key,
-takes fixed actions and always runs on the CPU. Another machine rounds differently, and a robot that
-just touches the ground makes much of that. The probe therefore runs several times, with states that
-are perturbed as rounding would, and the ranges of its numbers are compared.
+takes fixed actions and always runs on the CPU. Another machine rounds differently, and contacts
+turn such differences into large ones. The probe therefore runs several times, with states that are
+perturbed by about as much as rounding, and the ranges of its numbers are compared.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def _number(value: Any) -> float | None:
 
 
 def _probe_changes(before: Any, now: Probe) -> list[str]:
-    """Say which series of a probe are different."""
+    """Return a sentence about each series of a probe that is different now."""
     if not isinstance(before, Mapping):
         return []
     said = []

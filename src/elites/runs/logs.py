@@ -24,6 +24,7 @@ from typing import IO, Any
 import numpy as np
 
 from elites.runs.directory import METRICS, RunDirectory, RunError, flush, path_in_errors, write_text
+from elites.runs.files import read_csv
 
 # ------------------------------------------------------------------------------------------- CSV
 
@@ -84,7 +85,7 @@ def _line(cells: Sequence[str]) -> str:
 
 def _drop_rows_after(path: Path, columns: Sequence[str], iteration: int) -> None:
     """Rewrite the table at a path without the rows after an iteration, and with all `columns`."""
-    header, rows = _rows(path)
+    header, rows = read_csv(path, unfinished=True)
     # Earlier versions wrote fewer columns. The others become NaN.
     if "iteration" not in header or header != [name for name in columns if name in header]:
         raise RunError(
@@ -99,31 +100,12 @@ def _drop_rows_after(path: Path, columns: Sequence[str], iteration: int) -> None
     write_text(path, "".join(_line(row) for row in [columns, *complete]))
 
 
-def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Return header and complete rows of the CSV file at a path, as lists of text.
-
-    An incomplete last line is skipped. Other damage raises a RunError.
-    """
-    text = path.read_text(encoding="utf-8", errors="replace")
-    lines = text.split("\n")
-    whole = lines[:-1]  # after the last line break there is nothing, or an incomplete line
-    if not whole:
-        return [], []
-    header, *rows = csv.reader(whole)
-    for number, row in enumerate(rows, start=2):
-        if len(row) != len(header):
-            if number == len(whole):
-                return header, rows[:-1]
-            raise RunError(f"{path}: line {number} has {len(row)} fields, the header {len(header)}")
-    return header, rows
-
-
 def read_table(path: Path) -> dict[str, np.ndarray]:
     """Read a CSV file and return its columns as arrays [rows], by name.
 
     Columns of numbers become floats, others stay text. An incomplete last line is skipped.
     """
-    header, rows = _rows(path)
+    header, rows = read_csv(path, unfinished=True)
     table = {}
     for i, name in enumerate(header):
         cells = [row[i] for row in rows]

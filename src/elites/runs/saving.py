@@ -18,7 +18,7 @@ from elites import tasks
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import fingerprints, snapshots, unchanged
+from elites.runs import environment, fingerprints, snapshots, unchanged
 from elites.runs import job as jobs
 from elites.runs.checkpoint import WEIGHTS
 from elites.runs.config import Config
@@ -129,7 +129,7 @@ def _write(run: Run, config: Config, job: Job, place: RunDirectory) -> None:
     directories.write_json(place / CONFIG, config.to_json())
     facts = job.facts() | {unchanged.FINGERPRINT: unchanged.fingerprint(config, job)}
     directories.write_json(place / RESOLVED, facts)
-    directories.record_session(place, "elites.train(...) in Python, and save")
+    environment.record_session(place, "elites.train(...) in Python, and save")
     logs = Logs(place, config, job, None)
     for i in range(iteration):
         logs.iteration(i + 1, {name: values[i] for name, values in metrics.items()}, seconds[i])

@@ -13,6 +13,7 @@ from typing import Any
 
 from elites.runs import config as configs
 from elites.runs import directory as directories
+from elites.runs import lock
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory
 from elites.runs.outcome import Outcome
@@ -30,7 +31,7 @@ def start(
     run = RunDirectory(path)
     if not (go_on and run.exists()):
         directories.refuse_existing(path)
-        with directories.locked(path):
+        with lock.locked(path):
             if not (go_on and run.exists()):  # another process may have created it meanwhile
                 directories.refuse_existing(path)
                 return _train(run, config, fresh=True)
@@ -61,7 +62,7 @@ def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_tas
             f"{path} holds a different run: {'; '.join(differing)}. Give the same "
             "values, or another --output"
         )
-    with directories.locked(path) as stale:
+    with lock.locked(path) as stale:
         if stale:
             print(f"elites: recovered the lock left by {stale}", file=sys.stderr)
         return _train(RunDirectory(path), config, False, accept_changed_task)

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
+from elites.runs import lock
 from elites.runs.directory import RunDirectory, RunError, path_in_errors
 
 # The files of a run. No other file is packed or unpacked, and no code.
@@ -45,7 +46,7 @@ def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
         raise ValueError(f"{output} exists already. Choose another --output")
     # Locked, because files of a running training would change while they are read.
     with (
-        directories.locked(run.path),
+        lock.locked(run.path),
         directories.replacing(output) as temporary,
         zipfile.ZipFile(temporary, "x", zipfile.ZIP_DEFLATED) as file,
     ):
@@ -114,7 +115,7 @@ def _put_in_place(temporary: Path, output: Path) -> None:
         except OSError:
             if not output.exists():
                 raise
-    with directories.locked(output):
+    with lock.locked(output):
         directories.refuse_existing(output)  # another process may have unpacked there meanwhile
         # The configuration makes a directory a run, so it comes last.
         for entry in sorted(temporary.iterdir(), key=lambda p: p.name == directories.CONFIG):

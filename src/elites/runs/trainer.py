@@ -23,7 +23,7 @@ import numpy as np
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import evaluation, gaps, saved, snapshots, unchanged
+from elites.runs import environment, evaluation, gaps, saved, snapshots, unchanged
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import (
@@ -97,7 +97,7 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Co
     directories.write_json(run / directories.CONFIG, config.to_json())
     directories.write_json(run / directories.RESOLVED, facts)
     more = {"accepted_changes": compared.accepted} if compared.accepted else {}
-    directories.record_session(run, shlex.join(["elites", *sys.argv[1:]]), **more)
+    environment.record_session(run, shlex.join(["elites", *sys.argv[1:]]), **more)
     # A summary marks a run as finished, which it no longer is.
     (run / directories.SUMMARY).unlink(missing_ok=True)
     checkpoints.sweep(run.checkpoints)

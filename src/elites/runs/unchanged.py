@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from elites import references, training
 from elites.runs import fingerprints
 from elites.runs.config import Config
-from elites.runs.directory import RESOLVED, RunDirectory, RunError, read_json
+from elites.runs.directory import RESOLVED, RunDirectory
+from elites.runs.files import read_record
 from elites.runs.job import Job
 from elites.words import warn
 
@@ -54,7 +55,9 @@ def check_resumed(run: RunDirectory, config: Config, job: Job, accept: bool) -> 
     changes = [*facts.values(), *_changed_code(recorded, config, job)]
     acceptable = set(facts) <= set(_ACCEPTABLE)
     if changes and not (accept and acceptable):
-        hint = f". Undo the change, start a new run, or go on with {ACCEPT}" if acceptable else ""
+        hint = (
+            f". Undo the change, start a new run, or continue with {ACCEPT}" if acceptable else ""
+        )
         raise ValueError(
             f"{run.path} was started with a different task or version: {'; '.join(changes)}{hint}"
         )
@@ -119,12 +122,7 @@ def _changed_code(recorded: Mapping[str, Any], config: Config, job: Job) -> list
 def _recorded(run: RunDirectory) -> dict[str, Any]:
     """Return the facts of a run, the entries of resolved.json. Empty if the file is missing."""
     path = run / RESOLVED
-    if not path.exists():
-        return {}
-    before = read_json(path)
-    if not isinstance(before, dict):
-        raise RunError(f"{path}: damaged: not a table of facts")
-    return before
+    return read_record(path, {}) if path.exists() else {}
 
 
 def _fingerprint(before: Mapping[str, Any]) -> dict[str, Any]:

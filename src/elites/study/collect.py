@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import functools
+import io
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from elites.references import short_name
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.directory import METRICS, RunDirectory, RunError
+from elites.runs.files import read_text
 from elites.study.study import Item, Study
 from elites.words import counted
 
@@ -271,12 +273,10 @@ def _imported_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
     Column names are in lower case. Names and values have no spaces around them. Raises a ValueError
     if the file is not such a table.
     """
+    reader = csv.reader(io.StringIO(read_text(path, error=ValueError), newline=""))
     try:
-        # Spreadsheet programs write a byte order mark at the beginning.
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            found = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
-    except (UnicodeDecodeError, csv.Error) as error:
+        found = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
+    except csv.Error as error:
         raise ValueError(f"{path}: not a CSV file: {error}") from None
     filled = [(number, cells) for number, cells in found if any(cells)]
     columns = [name.lower() for name in filled[0][1]] if filled else []

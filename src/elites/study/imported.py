@@ -6,6 +6,7 @@ from pathlib import Path
 
 from elites import tasks
 from elites.runs import directory as directories
+from elites.runs import files
 from elites.study import collect
 from elites.study.study import Study
 
@@ -20,10 +21,10 @@ def add(study: Study, path: Path) -> None:
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
     groups = collect.read_imported(path, [tasks.short_name(item.task) for item in study.items()])
-    text = path.read_text(encoding="utf-8")
+    text = files.read_text(path, error=ValueError)
     copy = study.imported / path.name
     if copy.exists():
-        if copy.read_text(encoding="utf-8") != text:
+        if files.read_text(copy) != text:
             raise ValueError(f"{copy} exists already, with other contents. Rename {path}")
         return
     taken = {group.label for group in collect.collect(study).groups}

@@ -9,7 +9,6 @@ paper. If the plan does not have it, the reference is the plan's first algorithm
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import json
 import math
@@ -32,6 +31,7 @@ from elites.study.collect import (
     collect,
     tasks_of,
 )
+from elites.study.comparison import Point, comparison_point, has_values
 from elites.study.plan import Plan
 from elites.study.study import Study
 from elites.words import counted, number
@@ -53,21 +53,11 @@ _PUBLISHED_ROWS = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Point:
-    """Comparison point of a task: its algorithms' metrics after the same number of evaluations."""
-
-    text: str
-    """Words for headings: "at the end"."""
-    values: dict[str, dict[str, np.ndarray]]
-    """metric -> label -> [seeds]"""
-
-
 def write(study: Study) -> Path:
     """Write the report page and the figures of a study, and return the path of the page."""
     results = collect(study)
     study.report.mkdir(exist_ok=True)
-    points = {task: _point(results.of(task)) for task in results.tasks}
+    points = {task: comparison_point(results.of(task)) for task in results.tasks}
     tests = _Tests(study.plan(), {task: point for task, point in points.items() if point})
     sections = [_task_section(study, results, task, points[task], tests) for task in results.tasks]
     body = [_head(study, results), _published(results), *sections, _runs(study, results)]
@@ -122,7 +112,9 @@ def _published(results: Results) -> str:
     has metrics of a distilled policy.
     """
     tasks = [task for task in results.tasks if task in PUBLISHED]
-    conditioned = [g for g in results.groups if _known(g.final.get("actor_qd_score", np.zeros(0)))]
+    conditioned = [
+        g for g in results.groups if has_values(g.final.get("actor_qd_score", np.zeros(0)))
+    ]
     if not conditioned:
         return ""
     header = ["", *tasks_of(conditioned)]
@@ -133,7 +125,7 @@ def _published(results: Results) -> str:
             for task in header[1:]:
                 found = [g for g in conditioned if g.task == task and g.label == label]
                 values = found[0].final.get(metric, np.zeros(0)) if found else np.zeros(0)
-                cells.append(number(float(np.nanmedian(values))) if _known(values) else "")
+                cells.append(number(float(np.nanmedian(values))) if has_values(values) else "")
             rows.append([f"{title}, {label}", *cells])
         if tasks:
             published = [
@@ -220,66 +212,6 @@ def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
         f'<div class="tabs">{"".join(inputs)}<div class="labels">{"".join(labels)}</div>'
         f"{''.join(panels)}</div>"
     )
-
-
-def _point(groups: Sequence[Group]) -> Point | None:
-    """Return the comparison point of one task, given the results of each algorithm on it.
-
-    Algorithms are compared at the end if all runs are finished and have the same budget. Otherwise
-    they are compared at the last evaluation that all have reached. Budgets differ if some runs were
-    trained longer, or if there are imported results. Returns None if no run has begun.
-    """
-    one_budget = len({budget for group in groups for budget in group.budgets}) == 1
-    if one_budget and all(g.finished == g.planned and not g.imported for g in groups):
-        values = {
-            metric: {
-                g.label: g.final[metric] for g in groups if _known(g.final.get(metric, np.zeros(0)))
-            }
-            for metric, _ in FINAL_METRICS
-        }
-        return Point("at the end", values)
-    begun = [group for group in groups if group.curves]
-    if not begun:
-        return None
-    common = _common_evaluations(begun)
-    values = {
-        metric: {g.label: v for g in begun if (v := _values_at(g, metric, common)) is not None}
-        for metric, _ in ARCHIVE_METRICS
-    }
-    return Point(f"after {common:,.0f} evaluations, which all of them have reached", values)
-
-
-def _common_evaluations(groups: Sequence[Group]) -> float:
-    """Return the highest number of evaluations that all groups have reached.
-
-    A group holds the results of one algorithm on one task. The number lies outside any gap in the
-    metrics of the groups.
-    """
-    last = min(float(group.curves["evaluations"][-1, 0]) for group in groups)
-    own = [(g.curves["evaluations"][:, 0], g.facts) for g in groups if not g.imported]
-    for x in sorted({x for spent, _ in own for x in spent.tolist() if x <= last}, reverse=True):
-        before = [(spent[spent <= x], facts) for spent, facts in own]
-        if all(
-            x - s[-1] < f.get("evaluations_per_iteration", math.inf) for s, f in before if len(s)
-        ):
-            return x
-    return last
-
-
-def _values_at(group: Group, metric: str, evaluations: float) -> np.ndarray | None:
-    """Return a metric [seeds] of a group after a number of evaluations.
-
-    For runs of the study, this is the value of the last iteration up to that number. Imported
-    curves may have few points, and are interpolated. Returns None if the group has no values of the
-    metric there.
-    """
-    spent = group.curves["evaluations"][:, 0]
-    if metric not in group.curves or spent[0] > evaluations:
-        return None
-    if group.imported:
-        columns = group.curves[metric].T
-        return np.array([np.interp(evaluations, spent, column) for column in columns])
-    return group.curves[metric][np.searchsorted(spent, evaluations, side="right") - 1]
 
 
 def _final_table(point: Point) -> str:
@@ -434,11 +366,6 @@ def _runs(study: Study, results: Results) -> str:
 
 
 # -------------------------------------------------------------------------------------------- parts
-
-
-def _known(values: np.ndarray) -> bool:
-    """Return whether any number of an array is finite."""
-    return len(values) > 0 and bool(np.isfinite(values).any())
 
 
 def _figure(svg: str, what: str) -> str:

@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 from elites.runs import session
-from elites.runs.directory import InUseError, OutOfMemoryError, RunError, TooLargeError
+from elites.runs.directory import OutOfMemoryError, RunError, TooLargeError
+from elites.runs.lock import InUseError
 from elites.study.study import Item, Study
 
 DONE, FAILED, STOPPED, TOO_LARGE, IN_USE, LOST = 0, 1, 3, 4, 5, 6

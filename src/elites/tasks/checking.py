@@ -92,13 +92,8 @@ def _check_state(task: Task, name: str, state: Any) -> None:
     if not isinstance(state, TaskState):
         kind = "None" if state is None else type(state).__name__
         raise ValueError(f"task '{task.name}': {name} must return a TaskState, it returned {kind}")
-    expected = {
-        "observation": (jnp.floating, "float32", (task.observation_size,)),
-        "reward": (jnp.floating, "float32", ()),
-        "done": (jnp.bool_, "bool", ()),
-        "descriptor": (jnp.floating, "float32", (task.descriptor_size,)),
-    }
-    for field, (kind, called, shape) in expected.items():
+    for field, shape in task.state_shapes.items():
+        kind, called = (jnp.bool_, "bool") if field == "done" else (jnp.floating, "float32")
         found = getattr(state, field)
         if not hasattr(found, "shape"):
             raise ValueError(

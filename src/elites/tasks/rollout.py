@@ -143,13 +143,7 @@ def _finish(
 
 def _check_state(task: Task, state: TaskState) -> None:
     """Raise a ValueError if the states of a task have other shapes than it declares."""
-    expected = {
-        "observation": (task.observation_size,),
-        "descriptor": (task.descriptor_size,),
-        "reward": (),
-        "done": (),
-    }
-    for name, shape in expected.items():
+    for name, shape in task.state_shapes.items():
         found = getattr(state, name).shape[1:]
         if found != shape:
             raise ValueError(

@@ -105,6 +105,16 @@ class Task:
         return len(self.descriptor_low)
 
     @property
+    def state_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each field of a single state, other than `inner`."""
+        return {
+            "observation": (self.observation_size,),
+            "reward": (),
+            "done": (),
+            "descriptor": (self.descriptor_size,),
+        }
+
+    @property
     def descriptor_axes(self) -> tuple[Axis, ...]:
         """Name and unit of each descriptor axis."""
         return make_axes(self.descriptor_size, self.descriptor_names, self.descriptor_units)

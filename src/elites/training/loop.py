@@ -29,7 +29,6 @@ from elites.training.results import Run, Source, named
 from elites.training.seeds import Batched, iteration_keys, seed_keys
 from elites.training.stopping import Interrupts, StopTraining, TrainingInterrupted
 
-MAX_SEEDS = 10_000
 Callback = Callable[[int, dict[str, np.ndarray]], object]  # (iteration, metrics by name [seeds])
 
 
@@ -82,8 +81,8 @@ def train(
     Ctrl-C ends training after the current iteration and raises `elites.TrainingInterrupted`, a
     KeyboardInterrupt whose attribute `run` is the run so far. A second Ctrl-C raises at once.
     """
-    _check_names(hyperparameters)
-    on, values = _task_of(task), hyperparameters_of(preset, hp, hyperparameters)
+    _refuse_seed(hyperparameters)
+    on, values = _task_of(task), hyperparameters_of(preset, hp, hyperparameters, _ARGUMENTS)
     checking.check_own(on)
     budget = presets.get(preset).evaluations if evaluations is None else evaluations
     source = Source(values, budget, preset, on, task, algorithm)
@@ -93,14 +92,13 @@ def train(
 _ARGUMENTS = ("seeds", "evaluations", "preset", "progress", "callback", "hp")
 
 
-def _check_names(values: Mapping[str, Value]) -> None:
-    """Raise a ValueError if a name is neither an argument of `train` nor a hyperparameter."""
+def _refuse_seed(values: Mapping[str, Value]) -> None:
+    """Raise a ValueError if an argument is called `seed`, with what it may have meant."""
     if "seed" in values:
         raise ValueError(
             f"unknown argument 'seed'. seeds=[{values['seed']!r}] trains the seed of that number; "
             "seeds=N trains N seeds, from 0 on"
         )
-    Hyperparameters.of(values, arguments=_ARGUMENTS)
 
 
 def train_algorithm(
@@ -232,9 +230,10 @@ def _build(task: Task, algorithm: str | Builder, hp: Hyperparameters) -> Algorit
 def _first_seeds(count: SupportsIndex) -> range:
     """Return the seeds from 0 on, or raise a ValueError if their number is too large."""
     number = _integer("seeds", count)
-    if number > MAX_SEEDS:
+    if number > presets.MAX_SEEDS:
         raise ValueError(
-            f"seeds must be at most {MAX_SEEDS}, got {number}. seeds=[{number}] trains one seed"
+            f"seeds must be at most {presets.MAX_SEEDS}, got {number}. seeds=[{number}] trains one "
+            "seed"
         )
     return range(number)
 

@@ -49,24 +49,6 @@ def endpoints(run: RunDirectory, player: Player) -> dict[str, Callable[[Query], 
         """Return the id of the page that sends a query, and the number of its request."""
         return query.get("page", "")[:40], read_integer({"count": "0", **query}, "count")
 
-    def for_this_run(endpoint: Callable[[Query], Any]) -> Callable[[Query], Any]:
-        """Return an endpoint with a check that page, server and directory show the same run.
-
-        The returned function raises a RunError if they do not.
-        """
-
-        def checked(query: Query):
-            now = data.identity(run)
-            if query.get("run", now) != now:
-                raise RunError("this server shows another run now. Reload the page")
-            if now != player.identity:
-                raise RunError(
-                    f"{run.path} contains another run now. Stop 'elites view' and start it again"
-                )
-            return endpoint(query)
-
-        return checked
-
     known = {
         "/api/run": describe,
         "/api/cells": lambda query: data.cells(run),
@@ -75,7 +57,28 @@ def endpoints(run: RunDirectory, player: Player) -> dict[str, Callable[[Query], 
         "/api/watch": watch,
         "/api/request": request,
     }
-    return {path: for_this_run(endpoint) for path, endpoint in known.items()}
+    return {path: _for_this_run(run, player, endpoint) for path, endpoint in known.items()}
+
+
+def _for_this_run(
+    run: RunDirectory, player: Player, endpoint: Callable[[Query], Any]
+) -> Callable[[Query], Any]:
+    """Return an endpoint with a check that page, server and directory show the same run.
+
+    The returned function raises a RunError if they do not.
+    """
+
+    def checked(query: Query):
+        now = data.identity(run)
+        if query.get("run", now) != now:
+            raise RunError("this server shows another run now. Reload the page")
+        if now != player.identity:
+            raise RunError(
+                f"{run.path} contains another run now. Stop 'elites view' and start it again"
+            )
+        return endpoint(query)
+
+    return checked
 
 
 def read_integer(query: Query, name: str) -> int:

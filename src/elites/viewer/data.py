@@ -99,27 +99,12 @@ def describe(run: RunDirectory) -> dict[str, Any]:
     }
 
 
-_FACTS = {
-    "task", "algorithm", "iterations", "episode_length", "deterministic", "descriptor",
-    "descriptor_low", "descriptor_high", "origins", "actor_conditioned",
-}  # fmt: skip
-
-
 def _facts(run: RunDirectory) -> dict[str, Any]:
-    """Return the facts about task and algorithm that were saved with the run, by name.
-
-    Raises a RunError if the file lacks one of `_FACTS`.
-    """
+    """Return the facts about task and algorithm that were saved with the run, by name."""
     path = run / RESOLVED
     if not is_inside(run, path):
         raise NotFoundError(f"{path} is missing, or is a link out of the run")
-    facts = directories.read_json(path)
-    if not isinstance(facts, dict):
-        raise RunError(f"{path}: damaged: not a table of facts")
-    missing = sorted(_FACTS - set(facts))
-    if missing:
-        raise RunError(f"{path}: damaged: missing {', '.join(missing)}")
-    return facts
+    return directories.read_facts(run)
 
 
 def _trained_on(run: RunDirectory) -> str | None:
@@ -221,10 +206,8 @@ def _errors(folder: Path, iteration: int, seed: int, count: int) -> dict[str, np
         result[name] = np.full(count, np.nan)
         result[name][cell] = table[column][rows]
     if "actor_cell" in table:  # tables of earlier versions do not have it
-        reached = table["actor_cell"][rows].astype(int)
-        result["actor_rebinned"] = np.full(count, np.nan)
-        known = reached >= 0
-        np.fmax.at(result["actor_rebinned"], reached[known], table["actor_fitness"][rows][known])
+        reached, earned = table["actor_cell"][rows], table["actor_fitness"][rows]
+        result["actor_rebinned"] = evaluation.rebinned(reached, earned, count)
     return result
 
 

@@ -1,0 +1,73 @@
+"""Record what a session of a run computes with: versions, device, and the commit of the source."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import elites
+from elites.runs.directory import ENVIRONMENT, RunDirectory, RunError, read_json, write_json
+
+
+def environment() -> dict[str, Any]:
+    """Return versions, commit and device of this session as a dictionary by name. Loads JAX."""
+    import importlib.metadata
+
+    import jax
+
+    packages = ("jax", "jaxlib", "numpy", "optax")
+    devices = jax.local_devices()
+    return {
+        "time": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "elites": elites.__version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in packages},
+        "platform": platform.platform(),
+        "device": devices[0].device_kind,
+        "backend": jax.default_backend(),
+        "devices": len(devices),
+        "cpus": os.cpu_count(),
+    }
+
+
+def record_session(run: RunDirectory, command: str, **more: Any) -> None:
+    """Add an entry to `environment.json` of a run: command, versions and device. Loads JAX.
+
+    `more` are further fields of the entry.
+    """
+    path = run / ENVIRONMENT
+    sessions: list[Any] = []
+    with contextlib.suppress(FileNotFoundError, RunError):
+        sessions = read_json(path)
+    write_json(path, [*sessions, {"command": command, **environment(), **more}])
+
+
+def commit() -> str | None:
+    """Return the Git commit of the running elites source, with a "+" if files changed since.
+
+    Returns None if the source is not in a repository.
+    """
+    source = Path(__file__).resolve().parent
+    if not shutil.which("git"):
+        return None
+
+    def git(*arguments: str) -> str | None:
+        """Return the output of a git command in the source folder, or None if the command fails."""
+        done = subprocess.run(
+            ["git", "--no-optional-locks", "-C", str(source), *arguments],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    # An installed copy may lie inside another repository, which does not track its files.
+    if not git("ls-files", "--error-unmatch", str(Path(__file__).resolve())):
+        return None
+    revision = git("rev-parse", "HEAD")
+    return f"{revision}+" if revision and git("status", "--porcelain", "--", ".") else revision

@@ -1,0 +1,88 @@
+"""Choose the point at which a report compares the algorithms of a task."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from elites.study.collect import ARCHIVE_METRICS, FINAL_METRICS, Group
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """Comparison point of a task: its algorithms' metrics after the same number of evaluations."""
+
+    text: str
+    """Words for headings: "at the end"."""
+    values: dict[str, dict[str, np.ndarray]]
+    """metric -> label -> [seeds]"""
+
+
+def comparison_point(groups: Sequence[Group]) -> Point | None:
+    """Return the comparison point of one task, given the results of each algorithm on it.
+
+    Algorithms are compared at the end if all runs are finished and have the same budget. Otherwise
+    they are compared at the last evaluation that all have reached. Budgets differ if some runs were
+    trained longer, or if there are imported results. Returns None if no run has begun.
+    """
+    one_budget = len({budget for group in groups for budget in group.budgets}) == 1
+    if one_budget and all(g.finished == g.planned and not g.imported for g in groups):
+        values = {
+            metric: {
+                g.label: g.final[metric]
+                for g in groups
+                if has_values(g.final.get(metric, np.zeros(0)))
+            }
+            for metric, _ in FINAL_METRICS
+        }
+        return Point("at the end", values)
+    begun = [group for group in groups if group.curves]
+    if not begun:
+        return None
+    common = _common_evaluations(begun)
+    values = {
+        metric: {g.label: v for g in begun if (v := _values_at(g, metric, common)) is not None}
+        for metric, _ in ARCHIVE_METRICS
+    }
+    return Point(f"after {common:,.0f} evaluations, which all of them have reached", values)
+
+
+def _common_evaluations(groups: Sequence[Group]) -> float:
+    """Return the highest number of evaluations that all groups have reached.
+
+    A group holds the results of one algorithm on one task. The number lies outside any gap in the
+    metrics of the groups.
+    """
+    last = min(float(group.curves["evaluations"][-1, 0]) for group in groups)
+    own = [(g.curves["evaluations"][:, 0], g.facts) for g in groups if not g.imported]
+    for x in sorted({x for spent, _ in own for x in spent.tolist() if x <= last}, reverse=True):
+        before = [(spent[spent <= x], facts) for spent, facts in own]
+        if all(
+            x - s[-1] < f.get("evaluations_per_iteration", math.inf) for s, f in before if len(s)
+        ):
+            return x
+    return last
+
+
+def _values_at(group: Group, metric: str, evaluations: float) -> np.ndarray | None:
+    """Return a metric [seeds] of a group after a number of evaluations.
+
+    For runs of the study, this is the value of the last iteration up to that number. Imported
+    curves may have few points, and are interpolated. Returns None if the group has no values of the
+    metric there.
+    """
+    spent = group.curves["evaluations"][:, 0]
+    if metric not in group.curves or spent[0] > evaluations:
+        return None
+    if group.imported:
+        columns = group.curves[metric].T
+        return np.array([np.interp(evaluations, spent, column) for column in columns])
+    return group.curves[metric][np.searchsorted(spent, evaluations, side="right") - 1]
+
+
+def has_values(values: np.ndarray) -> bool:
+    """Return whether any number of an array is finite."""
+    return len(values) > 0 and bool(np.isfinite(values).any())
