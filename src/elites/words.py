@@ -1,14 +1,55 @@
-"""Text for people: numbers, amounts of memory, durations, counted nouns, aligned columns."""
+"""Text for people: numbers, amounts of memory, durations, counted nouns, aligned columns.
+
+Names and labels come from users, and from runs of others. `plain` makes them safe to show.
+"""
 
 from __future__ import annotations
 
-import sys
+import os
+import re
+import shlex
+import string
 from collections.abc import Iterable, Sequence
 
+# Control characters, marks that change the direction of writing, and halves of surrogate pairs.
+_UNSHOWN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
-def warn(text: str) -> None:
-    """Print a warning with this text."""
-    print(f"elites: warning: {text}", file=sys.stderr, flush=True)
+
+def plain(text: str, most: int = 10_000) -> str:
+    r"""Return a text as one line of at most `most` characters that can be shown anywhere.
+
+    Tabs and line breaks become a space. Characters that would control a terminal, or that cannot be
+    encoded, become escape sequences such as \x1b.
+    """
+    text = re.sub(r"[\t-\r\u2028\u2029]+", " ", text[: most + 1])
+    return shortened(_UNSHOWN.sub(lambda match: _escaped(match[0]), text), most)
+
+
+def _escaped(character: str) -> str:
+    r"""Return the escape sequence of a character, such as \x1b or \u202e."""
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def quoted(path: object) -> str:
+    r"""Return a path as a word of a shell command, such as 'my run'.
+
+    Characters that cannot be shown are written as Bash and Zsh read them: $'run\xff'.
+    """
+    text = str(path)
+    if not _UNSHOWN.search(text):
+        return shlex.quote(text)
+    kept = set(string.ascii_letters.encode() + string.digits.encode() + b"/._- ")
+    data = os.fsencode(text)
+    return "$'" + "".join(chr(byte) if byte in kept else f"\\x{byte:02x}" for byte in data) + "'"
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of an exception in one line, or its type if it has no message."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return plain(f"{os.fsdecode(error.filename)}: {error.strerror}")
+    return plain(str(error)) or type(error).__name__
 
 
 def number(value: float) -> str:

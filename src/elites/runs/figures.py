@@ -19,6 +19,7 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
 
+from elites.output import warn
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.directory import RunDirectory, RunError
@@ -40,7 +41,7 @@ from elites.runs.drawing import (
     thousands,
 )
 from elites.runs.voronoi import polygons
-from elites.words import listed, warn
+from elites.words import listed
 
 CURVES = (("qd_score", "QD-score"), ("coverage", "coverage in %"), ("max_fitness", "max. fitness"))
 

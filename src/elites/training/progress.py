@@ -14,7 +14,8 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
-from elites.words import duration
+from elites import output
+from elites.words import duration, plain
 
 _LINES_EVERY = 15.0  # seconds between two plain lines
 _FIELDS = ("count", "left", "qd_score", "coverage", "bar", "evaluations", "speed")
@@ -34,7 +35,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print a permanent line of text above the changing progress line."""
-        self._write(f"{self._clearing()}{text}\n")
+        self._write(f"{self._clearing()}{plain(text)}\n")
 
     @contextlib.contextmanager
     def compiling(self, report: bool = True) -> Iterator[None]:
@@ -119,17 +120,12 @@ class Progress:
         return "\r\x1b[K" if shown else ""
 
     def _write(self, text: str) -> None:
-        # A closed terminal, or a pipe into `head`, must not stop training.
-        with contextlib.suppress(OSError, ValueError):
-            self.stream.write(text)
-            self.stream.flush()
+        output.write(text, self.stream)
 
 
 def can_overwrite(stream: TextIO) -> bool:
     """Return whether lines on a stream can be overwritten: on a terminal or in a notebook."""
-    with contextlib.suppress(ValueError):  # a closed stream
-        return stream.isatty() or _notebook(stream)
-    return False
+    return output.is_terminal(stream) or _notebook(stream)
 
 
 def _notebook(stream: TextIO) -> bool:
