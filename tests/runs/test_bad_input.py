@@ -389,17 +389,17 @@ def test_an_unfinished_end_is_finished(run):
     """Killed while it drew its figures: resuming draws them."""
     (run / "summary.md").unlink()
     (run / "figures" / "archive.png").unlink()
-    (run / "resolved.json").unlink()
+    (run / "facts.json").unlink()
     assert "finished after 9 iterations" in succeed("resume", run).stdout
-    for name in ("summary.md", "figures/archive.png", "resolved.json"):
+    for name in ("summary.md", "figures/archive.png", "facts.json"):
         assert (run / name).exists()
-    assert [r["iteration"] for r in rows(run / "reach.csv")] == ["9", "9"]  # not once more
+    assert [r["iteration"] for r in rows(run / "reevaluations.csv")] == ["9", "9"]  # not once more
 
 
 def test_a_run_that_has_just_begun_is_explained(finished, tmp_path):
     path = tmp_path / "young"
     path.mkdir()
-    for name in ("config.json", "resolved.json", "environment.json"):
+    for name in ("config.json", "facts.json", "environment.json"):
         shutil.copy(finished / name, path)
     assert "no iteration finished yet" in succeed("info", path).stdout
     assert "no checkpoint yet" in complaint(elites("evaluate", path), 1)
