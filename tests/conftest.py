@@ -37,7 +37,7 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
-# The files that take longest. They start first, so that no worker runs one of them alone at the end.
+# The files that take longest. They start first, so that none of them runs alone at the end.
 # `make test-fast` leaves them out.
 LONGEST = (
     "test_kills.py",
