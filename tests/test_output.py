@@ -62,9 +62,7 @@ def test_training_goes_on_when_the_readers_are_gone(tmp_path):
 
 def test_a_study_goes_on_when_the_readers_are_gone(tmp_path):
     plan, study = tmp_path / "plan.toml", tmp_path / "study"
-    plan.write_text(
-        'preset = "smoke"\ntasks = ["point_omni"]\nalgorithms = ["me"]\nseeds = 1\n'
-    )
+    plan.write_text('preset = "smoke"\ntasks = ["point_omni"]\nalgorithms = ["me"]\nseeds = 1\n')
     done = shell("2>&- | true", "study", plan, "--output", study)
     (run,) = (study / "runs").iterdir()
     check_complete(run, done)
