@@ -40,7 +40,7 @@ def test_training_goes_on_without_streams(redirection, tmp_path):
     check_complete(run, done)
     assert (done.stdout, done.stderr) == (b"", b"")
     # Nothing was written into the files that took the numbers of the closed streams.
-    for name in ("config.json", "resolved.json", "environment.json"):
+    for name in ("config.json", "facts.json", "environment.json"):
         json.loads((run / name).read_text())
 
 
@@ -159,7 +159,7 @@ def test_output_to_a_full_disk_is_an_error():
 
 def test_streams_that_fail_are_no_error(tmp_path):
     assert output.write("text", None)
-    file = open(tmp_path / "file", "w")
+    file = open(tmp_path / "file", "w")  # noqa: SIM115
     assert output.write("text", file)
     file.close()
     assert not output.write("text", file)

@@ -32,6 +32,16 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+def in_markdown(text: str) -> str:
+    """Return a text as one line of Markdown that shows it as it is, without markup of its own."""
+    return re.sub(r"([\\`*<>\[\]|])", r"\\\1", plain(text, 200))
+
+
+def file_name(text: str) -> str:
+    """Return a text as part of a file name: an underscore for all but letters and digits."""
+    return "".join(c if c.isalnum() else "_" for c in text[:100])
+
+
 def quoted(path: object) -> str:
     r"""Return a path as a word of a shell command, such as 'my run'.
 

@@ -45,7 +45,7 @@ from elites.runs.signals import Signals
 from elites.runs.unchanged import Comparison
 from elites.training import iteration_keys, seed_keys
 from elites.training.progress import Progress
-from elites.words import amount, counted, duration, quoted
+from elites.words import amount, counted, duration, in_markdown, quoted
 
 LONG = 200_000_000
 """Environment steps of a seed from which a run is announced as long on a CPU."""
@@ -155,10 +155,8 @@ def _loop(
             finished = _finish(run, config, job, state, keys, record, outcome, signals)
             outcome = dataclasses.replace(outcome, interrupted=not finished)
             _refuse_empty(run, job, state)
-    except BaseException:
-        record.close(failed=True)
-        raise
-    record.close()
+    finally:
+        record.close()
     return outcome
 
 
@@ -306,7 +304,7 @@ def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome)
     problem = algorithm.problem
     layers = "-".join(map(str, algorithm.policy.sizes))
     lines = [
-        f"# {algorithm.name} on {problem.name}",
+        f"# {in_markdown(algorithm.name)} on {in_markdown(problem.name)}",
         "",
         f"{outcome.iteration} iterations, {counted(config.seeds, 'seed')}, "
         f"{duration(outcome.seconds)}. Policies: {layers}, {algorithm.policy.size:,} parameters; "

@@ -34,7 +34,7 @@ from elites.study.collect import (
 from elites.study.comparison import Point, comparison_point, has_values
 from elites.study.plan import Plan
 from elites.study.study import Study
-from elites.words import counted, number
+from elites.words import counted, file_name, number
 
 REFERENCE = "dcg_me"
 PUBLISHED = {
@@ -162,7 +162,7 @@ def _task_section(
             ("additions", "Additions by variation", figures.additions(groups)),
         ):
             if figure is not None:
-                svg = figures.save(figure, study.report / f"{kind}_{_file_name(task)}.pdf")
+                svg = figures.save(figure, study.report / f"{kind}_{file_name(task)}.pdf")
                 parts.append(f"<h3>{title}</h3>{_figure(svg, f'{title} on {task}')}")
     return "\n".join([*parts, "</section>"])
 
@@ -190,7 +190,7 @@ def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
 
     Writes the figures as PDF into the study's report folder.
     """
-    name, shown = _file_name(task), []
+    name, shown = file_name(task), []
     with figures.styled():
         for axis, title in AXES:
             figure = figures.curves(groups, axis)
@@ -393,8 +393,3 @@ def _p(value: float) -> str:
     if math.isnan(value):
         return "–"
     return f"{value:.4f}" if value >= 1e-4 else f"{value:.1e}"
-
-
-def _file_name(task: str) -> str:
-    """Return the name of a task with an underscore for every character but letters and digits."""
-    return "".join(c if c.isalnum() else "_" for c in task)

@@ -35,6 +35,7 @@ from elites.runs.directory import RunDirectory, RunError
 from elites.viewer import data
 from elites.viewer.api import endpoints, page_files
 from elites.viewer.player import Player
+from elites.words import plain
 
 LOCAL = "127.0.0.1"
 FIRST_PORT, TRIES = 8765, 50
@@ -105,7 +106,7 @@ def application(run: RunDirectory, player: Player, guard: Guard) -> Any:
 
 def _refusal(code: int, text: str) -> JSONResponse:
     """Return a response with a status code and an error message as JSON."""
-    return JSONResponse({"error": text}, status_code=code)
+    return JSONResponse({"error": plain(text)}, status_code=code)
 
 
 # --------------------------------------------------------------------------------------- access
