@@ -117,8 +117,15 @@ class Batched(Generic[S]):
             mapped, donate_argnums=(0,) if donate else (), compiler_options=options or None
         )
 
-    def start(self, keys: Array) -> S:
-        """Return the state of all seeds after the initial evaluations, from keys [seeds]."""
+    def start(self, keys: Array, archive: Archive | None = None) -> S:
+        """Return the state of all seeds after the initial evaluations, from keys [seeds].
+
+        Their archives are empty before, or those given.
+        """
+        if archive is not None:
+            # Copied, because the stages reuse the buffers of a state.
+            copy = jax.tree.map(jnp.copy, archive)
+            return self.compiled.start(keys, copy.centroids, copy)
         centroids = self.algorithm.centroids()
         return self.compiled.start(
             keys, jnp.broadcast_to(centroids, (self.seeds, *centroids.shape))
