@@ -39,10 +39,10 @@ class Metrics(NamedTuple):
 
     @classmethod
     def of(cls, state: SearchState, names: Sequence[str], origins: Array, added: Array) -> Metrics:
-        """Return the metrics of a state, without losses.
+        """Return the metrics of a state. The losses are left empty.
 
-        Candidates that were `added` [n] are counted by their `origins` [n], which are indices into
-        `names`.
+        `added` [n] says which candidates entered the archive. They are counted by `origins` [n],
+        which are indices into `names`.
         """
         return cls(
             **archives.summary(state.archive)._asdict(),
@@ -59,7 +59,7 @@ class Metrics(NamedTuple):
         )
 
     def with_losses(self, losses: Mapping[str, Losses]) -> Metrics:
-        """Return these metrics completed by the losses of the iteration's training, by learner."""
+        """Return a copy of these metrics with the losses, keyed by learner, filled in."""
         return self._replace(
             critic_loss={n: loss.critic for n, loss in losses.items() if loss.critic is not None},
             actor_loss={name: loss.actor for name, loss in losses.items()},
@@ -84,7 +84,7 @@ S = TypeVar("S", bound=SearchState)
 
 
 class Round(NamedTuple, Generic[S]):
-    """One exchange of an iteration: a request is asked, and its results are told."""
+    """One exchange of an iteration: `ask` returns a request, and `tell` receives its results."""
 
     ask: Callable[[S, Array], Request]  # (state, key of the iteration)
     tell: Callable[[S, Request, Evaluation], tuple[S, Metrics | None]]
@@ -95,9 +95,9 @@ class Round(NamedTuple, Generic[S]):
 class Algorithm(Generic[S]):
     """An algorithm on a problem: pure functions for one seed, with their sizes and settings.
 
-    Each function is given the whole key of the start or of the iteration and derives its own. The
-    same record with functions over a batch of seeds is made by `training.seeds.Batched`: `start`
-    and `step` work on both.
+    Every function receives the key of the whole start or iteration and derives its own keys from
+    it. `training.seeds.Batched` makes the same record with functions over a batch of seeds. `start`
+    and `step` work with both.
     """
 
     name: str
@@ -136,12 +136,12 @@ class Algorithm(Generic[S]):
 
     @property
     def conditioned(self) -> bool:
-        """Whether the algorithm has an actor that can be asked for descriptors."""
+        """Whether the algorithm has an actor that takes a target descriptor as input."""
         return self.main_td3 is not None and self.main_td3.actor_conditioned
 
     @property
     def initial_evaluations(self) -> int:
-        """Number of policies that are evaluated before the first iteration."""
+        """Number of policies evaluated before the first iteration, without actor rollouts."""
         return self.rounds[-1].evaluations
 
     @property
@@ -153,16 +153,17 @@ class Algorithm(Generic[S]):
         return f"<{self.name} on {self.problem.name}>"
 
     def centroids(self) -> Array:
-        """Return the centroids [C, D] of the archive's cells. The first call takes seconds."""
+        """Return the centroids [cells, D] of the archive's cells. The first call takes seconds."""
         low, high = self.problem.descriptor_low, self.problem.descriptor_high
         return box_centroids(low, high, self.cells)
 
     def start(
         self, key: Array, centroids: Array | None = None, archive: Archive | None = None
     ) -> S:
-        """Evaluate the policies that a run starts with, and return the first state.
+        """Evaluate the initial policies and return the state before the first iteration.
 
-        The state's archive is empty before, or the one given.
+        The initial policies are added to `archive`, which defaults to an empty one with these
+        centroids.
         """
         centroids = self.centroids() if centroids is None else centroids
         tell = self.rounds[-1].tell

@@ -26,7 +26,7 @@ Array = jax.Array
 
 
 def ga(spec: Spec, state: State, key: Array, count: int) -> Offspring:
-    """Return `count` children, each of two elites drawn uniformly from the archive."""
+    """Return `count` children, each made by `iso_line` from two random elites of the archive."""
     first_key, second_key, noise_key = jax.random.split(key, 3)
     first = archives.sample(state.archive, first_key, count)
     second = archives.sample(state.archive, second_key, count)
@@ -36,9 +36,10 @@ def ga(spec: Spec, state: State, key: Array, count: int) -> Offspring:
 
 
 def iso_line(first: Array, second: Array, key: Array, iso_sigma: float, line_sigma: float) -> Array:
-    """Return children [n, P] of parents x1 and x2 by the iso+line variation.
+    """Return children [n, P] of the parents `first` [n, P] and `second` [n, P].
 
-    They are x1 + iso_sigma N(0, I) + line_sigma N(0, 1) (x2 - x1), with one line noise per child.
+    A child is first + iso_sigma N(0, I) + line_sigma N(0, 1) (second - first), with one scalar line
+    noise per child.
     """
     iso_key, line_key = jax.random.split(key)
     iso = jax.random.normal(iso_key, first.shape)
@@ -47,9 +48,10 @@ def iso_line(first: Array, second: Array, key: Array, iso_sigma: float, line_sig
 
 
 def policy_gradient(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
-    """Return `count` elites improved by the critic of a learner.
+    """Return `count` elites after gradient ascent on the critic of the learner named `learner`.
 
-    Each is improved at the descriptor that it reached itself.
+    The elites are drawn uniformly from the archive. A conditioned critic is given the descriptor
+    that the elite has reached.
     """
     parent_key, replay_key = jax.random.split(key)
     config = spec.td3_of(learner)
@@ -76,11 +78,11 @@ def ascend(
     observations: Array,
     rate: float,
 ) -> Array:
-    """Return parents [n, P] after Adam steps that increase Q(s, pi(s) | d), each for its own d.
+    """Return the parents [n, P] after Adam steps that increase Q(s, pi(s) | d).
 
-    `conditions` [n, D] are these descriptors, scaled to [-1, 1]. D is 0 for a critic that is not
-    conditioned. There is one step for each minibatch of `observations` [steps, N, O], which all
-    parents share.
+    Row i of `conditions` [n, D] is the descriptor d of parent i, scaled to [-1, 1]. D is 0 for a
+    critic that is not conditioned. There is one step for each minibatch of `observations`
+    [steps, N, O], which all parents share.
     """
     dtype = gpu.product_dtype()
 
@@ -106,7 +108,7 @@ def ascend(
 
 
 def greedy(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
-    """Return the actor of a learner as one offspring."""
+    """Return the actor of the learner named `learner` as one offspring. `count` must be 1."""
     del key
     if count != 1:
         raise ValueError(f"the greedy actor is one offspring, not {count}")
@@ -116,9 +118,10 @@ def greedy(spec: Spec, state: State, key: Array, count: int, *, learner: str) ->
 
 
 def injection(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
-    """Return the conditioned actor at `count` descriptors of the archive, as plain policies.
+    """Return `count` copies of the conditioned actor, each with a fixed descriptor of the archive.
 
-    A descriptor is folded into the network: it becomes part of the first layer's bias.
+    The descriptor is folded into the network as part of the first layer's bias, so that the copies
+    are policies on observations alone.
     """
     network = spec.td3_of(learner).actor
     targets = state.archive.descriptors[archives.sample(state.archive, key, count)]
