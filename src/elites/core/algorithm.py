@@ -1,6 +1,6 @@
 """An algorithm: four stages, and the two loops over them.
 
-    start    the first request, of random policies in most, is evaluated and told
+    start    evaluate the first request, in most algorithms random policies, and tell the results
     step     train, then for each round: ask, evaluate, tell
 
 `map_elites.py` and `map_elites_es.py` implement the stages, `algorithms.py` lists the algorithms.
@@ -25,7 +25,7 @@ from elites.core.types import INITIAL, Array, Evaluation, Problem, Request
 
 
 class Metrics(NamedTuple):
-    """Metrics of one iteration. The dictionaries are keyed by variation and by learner."""
+    """Metrics of one iteration. `added` is keyed by variation, and the losses by learner."""
 
     qd_score: Array  # []
     coverage: Array  # []
@@ -105,15 +105,15 @@ class Algorithm(Generic[S]):
     policy: MLP
     cells: int
     origins: tuple[str, ...]
-    """Names by the number that `Archive.origin` holds."""
+    """Names of the origins of elites. `Archive.origin` holds indices into them."""
     offspring: Mapping[str, int]
-    """Number of offspring of an iteration, by name."""
+    """Number of offspring that each variation makes in an iteration, by its name."""
     batch: int
-    """Policies of the request that fills the archive."""
+    """Number of policies in the request that fills the archive."""
     actor_rollouts: int
-    """Descriptors at which that request rolls the actor out."""
+    """Number of descriptors at which that request rolls out the actor."""
     padded_batch: int
-    """Robots simulated together for that request. Re-evaluation at this size repeats its bits."""
+    """Number of robots simulated for that request. Re-evaluation needs it to repeat every bit."""
     main_td3: TD3 | None
     """Configuration of the main learner, whose actor is kept with the run."""
     replay_layout: Layout | None
@@ -124,13 +124,13 @@ class Algorithm(Generic[S]):
     init: Callable[[Array, Array], S]
     """(key, centroids) -> a state in which nothing has been evaluated"""
     first: Callable[[S, Array], Request]
-    """(state, key) -> random policies, and the actor at descriptors of the state's archive"""
+    """(state, key) -> first request: random policies, and the actor at archive descriptors"""
     train: Callable[[S, Array], tuple[S, dict[str, Losses]]]
     """(state, key) -> the state after the learners' gradient steps, and their mean losses"""
     rounds: tuple[Round[S], ...]
-    """The exchanges of an iteration. The last one fills the archive, and is also told `first`."""
+    """Exchanges of an iteration. The last one fills the archive, also after `first`."""
     evaluate: Callable[[Request], Evaluation]
-    """(request) -> results, in rows of its policies and then of its actor rollouts"""
+    """(request) -> results: first the rows of its policies, then those of its actor rollouts"""
     actor: Callable[[S], Array | None]
     """(state) -> parameters of the main learner's actor, with the state's leading axes"""
 
@@ -162,7 +162,7 @@ class Algorithm(Generic[S]):
     ) -> S:
         """Evaluate the initial policies and return the state before the first iteration.
 
-        The initial policies are added to `archive`, which defaults to an empty one with these
+        The run starts from `archive` if it is given, otherwise from an empty archive with these
         centroids.
         """
         centroids = self.centroids() if centroids is None else centroids

@@ -1,4 +1,4 @@
-"""Counters beyond 32 bits, which are all that JAX has by default.
+"""64-bit counters for JAX, whose integers have 32 bits by default.
 
 A counter is two words, uint32 [2]: the low one and the high one.
 """

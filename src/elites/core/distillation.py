@@ -104,7 +104,7 @@ def algorithm(spec: Spec) -> Algorithm[State]:
 def init(spec: Spec, key: Array, centroids: Array) -> State:
     """Return a state with an untrained policy, an empty archive and an empty replay buffer.
 
-    `Algorithm.start` then replaces the archive by the one to distil.
+    `Algorithm.start` then replaces the archive with the one to distil.
     """
     actor = networks.init(spec.actor.actor, key)
     zero = jnp.zeros((), jnp.uint32)

@@ -6,7 +6,7 @@ The batch has these rows:
     [n, size - m)       padding: copies of the first policy
     [size - m, size)    the actor rollouts
 
-What is returned leaves the padding out.
+The results do not include the padding.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def split(key: Array) -> Keys:
 
 
 def choose_parent(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses]]:
-    """Every `es_generations` iterations, replace the parent by an elite from the archive.
+    """Replace the parent with an elite from the archive, once every `es_generations` iterations.
 
     Returns the new state and an empty dictionary in place of losses. A new parent starts without
     momentum. In all other iterations, the state is returned unchanged.

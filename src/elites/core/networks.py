@@ -80,7 +80,8 @@ def unflatten(network: MLP, parameters: Array) -> Layers:
 def apply(network: MLP, layers: Layers, x: Array) -> Array:
     """Return the outputs [..., outputs] of a network at inputs [..., inputs].
 
-    If the layers have leading axes, they are matched with those of the inputs as in `jnp.matmul`.
+    The layers may have leading axes. The kernels must then match the inputs as in `jnp.matmul`, and
+    the biases must broadcast to the outputs.
     """
     return _forward(network, layers, x, lambda x, kernel: x @ kernel)
 

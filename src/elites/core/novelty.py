@@ -36,7 +36,7 @@ def empty(capacity: int, descriptor_size: int) -> Memory:
 
 
 def append(memory: Memory, points: Array, mask: Array) -> Memory:
-    """Return the memory with those of the n points [n, D] appended for which `mask` [n] is True."""
+    """Append the points [n, D] for which `mask` [n] is True, and return the new memory."""
     order = memory.entered + jnp.cumsum(mask) - 1
     place = ring.places(memory.entered, mask, memory.points.shape[0])
     return Memory(
@@ -81,16 +81,16 @@ def rewards(memory: Memory, points: Array, neighbours: int) -> Array:
 def insert_distant(
     memory: Memory, points: Array, mask: Array, threshold: float, block: int = 256
 ) -> Memory:
-    """Return the memory with those of the points [n, D] added that are far from all stored points.
+    """Store the points [n, D] that are far from all stored points, and return the new memory.
 
-    Points for which `mask` [n] is True are considered one after the other. A point is added if it
-    is farther than `threshold` from every stored point. Points of the same batch that were added
-    before count as stored, and overwritten points do not.
+    Points for which `mask` [n] is True are considered one after the other. A point is stored if it
+    is farther than `threshold` from every stored point. Points of the same batch that were stored
+    before count too, and overwritten points do not.
 
     The result equals that of a sequential loop, but is computed in blocks by repeated guesses.
-    Whether a point is added depends only on earlier ones, so each round of deciding all points from
-    the last guess fixes at least one more, usually most of them. A guess that no longer changes is
-    the sequential answer.
+    Whether a point is stored depends only on earlier ones, so each round of deciding all points
+    from the last guess fixes at least one more, usually most of them. A guess that no longer
+    changes is the sequential answer.
     """
     n, capacity = points.shape[0], memory.points.shape[0]
     block = min(block, capacity, n)

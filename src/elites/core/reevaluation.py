@@ -55,7 +55,7 @@ class Reevaluation(NamedTuple):
 
 
 class _Scores(NamedTuple):
-    """Scores of the archive, or of the actor: one half of the fields of a `Reevaluation`."""
+    """Scores of either the archive or the actor: one half of the fields of a `Reevaluation`."""
 
     fitness: Array
     descriptors: Array
@@ -69,10 +69,10 @@ class _Scores(NamedTuple):
 def request_elites(
     algorithm: Algorithm, archive: Archive, actor: Array | None, cells: Array, key: Array
 ) -> Request:
-    """Return a request for the elites of cells [batch], and for the actor at their descriptors.
+    """Return a request for the elites of `cells` [batch], and for the actor at their descriptors.
 
-    All arrays have the shapes and types of training. Otherwise JAX would compile another program,
-    whose results could differ in the last bits.
+    `cells` are indices. All arrays have the shapes and types of training. Otherwise JAX would
+    compile another program, whose results could differ in the last bits.
     """
     descriptors = archive.descriptors[cells]
     return Request(
@@ -88,9 +88,9 @@ def request_elites(
 def request_actor(
     algorithm: Algorithm, archive: Archive, actor: Array, cells: Array, key: Array
 ) -> Request:
-    """Return a request for rollouts of the actor alone, at the descriptors of cells [batch].
+    """Return a request for rollouts of the actor alone, at the descriptors of `cells` [batch].
 
-    Further rows of the request are padding: they repeat the last cell.
+    `cells` are indices. Further rows of the request are padding: they repeat the last cell.
     """
     rows = jnp.minimum(jnp.arange(padded_size(algorithm.batch)), algorithm.batch - 1)
     descriptors = archive.descriptors[cells[rows]]

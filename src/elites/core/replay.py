@@ -34,7 +34,7 @@ def empty(layout: Layout, capacity: int) -> Replay:
 
 
 def insert(replay: Replay, layout: Layout, columns: Mapping[str, Array], mask: Array) -> Replay:
-    """Return the replay buffer with those of n transitions appended for which `mask` [n] is True.
+    """Append the transitions for which `mask` [n] is True, and return the new replay buffer.
 
     `columns` holds one array [n, width] for each column of the layout, or [n] for a width of 1.
     """
@@ -57,14 +57,17 @@ def insert(replay: Replay, layout: Layout, columns: Mapping[str, Array], mask: A
 
 
 def sample(replay: Replay, key: Array, shape: tuple[int, ...]) -> Array:
-    """Return stored transitions [*shape, width], drawn uniformly with replacement."""
+    """Return stored transitions [*shape, width], drawn uniformly with replacement.
+
+    `width` is the sum of the widths of all columns.
+    """
     return replay.rows[uniform_index(key, shape, replay.size)]
 
 
 def columns(layout: Layout, rows: Array) -> dict[str, Array]:
-    """Split transitions [..., width] into the layout's columns. Returns arrays [..., w] by name.
+    """Split transitions [..., W] into the layout's columns. Returns them by name.
 
-    w is the width of the column, and `width` the sum over all columns.
+    A column of width w is an array [..., w], and W is the sum of all widths.
     """
     found, start = {}, 0
     for name, width in layout.items():

@@ -1,7 +1,7 @@
-"""What an algorithm of the MAP-Elites family consists of.
+"""Parts of an algorithm of the MAP-Elites family.
 
 A `Spec` lists the variations and the learners of an algorithm. `algorithms.py` holds the published
-ones, `map_elites.py` runs them, and `State` is what a run of them is made of.
+ones, `map_elites.py` runs them, and `State` is the state of a run.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class Variation:
 
 @dataclasses.dataclass(frozen=True)
 class Learner:
-    """An actor-critic, and the reward that it is trained for."""
+    """An actor-critic learner and the reward that it is trained on."""
 
     name: str
     td3: TD3
     rewards_novelty: bool = False
-    """Replace the task's reward by the novelty of the state, as in QD-PG."""
+    """Replace the task's reward with the novelty of the state, as in QD-PG."""
 
 
 @dataclasses.dataclass(frozen=True)

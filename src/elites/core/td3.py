@@ -90,10 +90,10 @@ class Batch(NamedTuple):
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Array], conditioned: bool) -> Batch:
-        """Return minibatches made of replay columns that were sampled before.
+        """Assemble minibatches from columns that were sampled from the replay buffer.
 
-        Each column is [..., N, width], where N is the batch size and the leading axes count
-        batches. Unless `conditioned`, the descriptors of the result have width 0.
+        Each column is [..., N, width], with N transitions per minibatch. If `conditioned` is False,
+        the descriptors of the result have width 0.
         """
         nothing = columns["observation"][..., :0]
         return cls(
@@ -232,7 +232,7 @@ def update(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tuple[TD3
 def train(td3: TD3, state: TD3State, batches: Batch, key: Array) -> tuple[TD3State, Losses]:
     """Take one step on each of the batches [steps, N, ...]. Returns the new state and mean losses.
 
-    GPU kernels are used where they are available.
+    `key` draws the target noise. GPU kernels are used where they are available.
     """
     if td3.sampled_negatives:
         batches = with_negatives(batches)

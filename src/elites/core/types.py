@@ -64,9 +64,9 @@ class Problem:
     descriptor_high: tuple[float, ...]
     deterministic: bool
     lengthscale: float
-    """Of the descriptor similarity, on descriptors scaled to [-1, 1]."""
+    """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
     rollout: Callable[[Act, Array], Evaluation]
-    """(act, keys [n]) -> n episodes"""
+    """(act, keys [n]) -> results of n episodes"""
 
     def __post_init__(self):
         for field in ("observation_size", "action_size"):

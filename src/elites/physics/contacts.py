@@ -130,7 +130,7 @@ def _impulse(
 def _averages(
     model: Model, body: np.ndarray, kind: np.ndarray, contact: tuple[Impulse, Array]
 ) -> list[Impulse]:
-    """Return the mean change of velocity [B, n] of every body, for each kind of collider.
+    """Return one entry for each kind of collider: the mean change of velocity [B, n] of every body.
 
     The mean is over those contact points of a body that act. `body` [K] and `kind` [K] give each
     point's body and kind of collider. `contact` is the result of `_ground` or `_walls`.

@@ -121,7 +121,8 @@ def _motor_torque(model: Model, action: Array) -> Array:
 def _substep(model: Model, bodies: Bodies, contact: Vec3, motor: Array) -> tuple[Bodies, Vec3]:
     """Return the bodies after one substep, and `contact` plus the velocity changes by contacts.
 
-    `motor` [J, n] is the motor torque about each hinge.
+    `contact` holds a vector [B, n] for B bodies of n robots. `motor` [J, n] is the motor torque
+    about each hinge.
     """
     h = model.dt / model.substeps
     pos = r.add(bodies.pos, r.times(r.scale(bodies.vel, h), model.free_position))

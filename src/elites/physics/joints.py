@@ -45,7 +45,7 @@ class Hinge(NamedTuple):
 def hinge(joints: Joints, parent: Bodies, child: Bodies) -> Hinge:
     """Return the axes in the world frame, the angles and the body orientations of all joints.
 
-    Row j of `parent` and of `child` is the state of one of the two bodies of joint j.
+    Row j of `parent` and row j of `child` are the two bodies of joint j.
     """
     parent_frame, child_frame = r.matrix(parent.rot), r.matrix(child.rot)
     axis = r.apply(parent_frame, joints.parent_axis)
@@ -58,7 +58,7 @@ def hinge(joints: Joints, parent: Bodies, child: Bodies) -> Hinge:
 def forces(joints: Joints, parent: Bodies, child: Bodies, motor: Array) -> JointForces:
     """Return the forces and torques of all J joints on their bodies, in arrays [J, n].
 
-    Row j of `parent` and of `child` is one of the two bodies of joint j, for n robots. `motor`
+    Row j of `parent` and row j of `child` are the two bodies of joint j, for n robots. `motor`
     [J, n] is the torque of the joint's actuator about the hinge.
     """
     h = hinge(joints, parent, child)

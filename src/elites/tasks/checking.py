@@ -1,6 +1,6 @@
-"""Check a task before training: run it abstractly, then really, and say what is wrong.
+"""Check a task before training: trace it, then run it, and say what is wrong.
 
-Messages speak in the terms of the task: which function, which field, which line of its file.
+Messages name the function, the field and the line of the task's file.
 """
 
 from __future__ import annotations

@@ -167,9 +167,9 @@ def rollout_policies(task: Task, network: MLP, policies: Array, keys: Array) -> 
 def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int = 256) -> Evaluation:
     """Run one episode of each of k policies [k, P] and return the results, without transitions.
 
-    k may be any number. The policies run in padded batches of `batch`, rounded up to a multiple of
-    32. On a deterministic task and with the same `batch`, the result of a policy is the same to the
-    last bit at any position and beside any other policies.
+    The policies run in batches of `batch`, rounded up to a multiple of 32. The last batch is
+    padded. On a deterministic task and with the same `batch`, the result of a policy is the same to
+    the last bit at any position and beside any other policies.
     """
     policies = jnp.asarray(policies, jnp.float32)
     check_policies(task, network, policies)
@@ -209,7 +209,10 @@ def _evaluate_batch(task: Task, network: MLP, policies: Array, keys: Array) -> E
 
 
 def check_policies(task: Task, network: MLP, policies: Array) -> None:
-    """Raise a ValueError if a network does not fit a task, or policies [n, P] not the network."""
+    """Raise a ValueError if a network does not fit the task.
+
+    Also raises one if `policies` is not a matrix [n, P] of parameters of this network.
+    """
     if network.sizes[0] != task.observation_size or network.sizes[-1] != task.action_size:
         raise ValueError(
             f"task '{task.name}' maps {task.observation_size} observations to {task.action_size} "

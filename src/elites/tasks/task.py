@@ -37,7 +37,7 @@ class Task:
     name: str
     observation_size: int
     action_size: int
-    """Actions lie in [-1, 1]."""
+    """Number of entries of an action. Each lies in [-1, 1]."""
     episode_length: int
     descriptor_low: tuple[float, ...]
     descriptor_high: tuple[float, ...]

@@ -52,7 +52,7 @@ class ExternalTask:
     descriptor_low: tuple[float, ...]
     descriptor_high: tuple[float, ...]
     deterministic: bool = False
-    """Whether an evaluation repeats exactly."""
+    """Whether evaluating a policy again gives exactly the same result."""
     lengthscale: float = 0.1
     """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
 
@@ -85,7 +85,7 @@ class Asked:
     number: int
     """Number of requests before this one."""
     policies: np.ndarray
-    """[n, P]"""
+    """[n, P] policies to evaluate"""
     actor_targets: np.ndarray
     """[m, D] descriptors that the actor is asked for, in task units"""
     act: Callable[[ArrayLike], np.ndarray]
@@ -193,7 +193,7 @@ class AskTell(Generic[S]):
     def _rows(self) -> tuple[int, int]:
         """Return how many policies and how many actor rollouts the user must evaluate now.
 
-        Further rows of the pending request are padding.
+        Other rows of the pending request are padding, or belong to the other round of the start.
         """
         round_ = self._rounds[-1 if self._at.iteration == 0 else self._at.round]
         algorithm = self.algorithm
@@ -360,7 +360,7 @@ class AskTell(Generic[S]):
         searches.save(Path(path), self._facts(), saved)
 
     def load(self, path: str | Path) -> None:
-        """Replace the state of this search by the one that `save` wrote to a file.
+        """Replace the state of this search with the one that `save` wrote to a file.
 
         Both searches must have the same task, algorithm, hyperparameters and seed. Otherwise, a
         ValueError is raised.

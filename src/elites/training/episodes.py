@@ -17,7 +17,7 @@ class Episode:
     """Record of one episode of t steps."""
 
     observations: ArrayLike
-    """[t + 1, O] before every step, and after the last one"""
+    """[t + 1, O] observations before every step, and after the last one"""
     actions: ArrayLike
     """[t, A]"""
     rewards: ArrayLike
@@ -25,7 +25,7 @@ class Episode:
     terminated: bool = False
     """The episode ended by itself, for instance by a fall, and not at the time limit."""
     state_descriptors: ArrayLike | None = None
-    """[t, D] of the states before every step, in task units. Only QD-PG needs them."""
+    """[t, D] descriptors of the states before every step, in task units. Only QD-PG needs them."""
 
 
 def transitions(

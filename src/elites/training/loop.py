@@ -70,16 +70,16 @@ def train(
 
     Training ends with the first iteration that reaches the budget of evaluations.
 
-    `seeds` is the number of seeds, which are then 0, 1 and so on, or a sequence of seeds.
-    `evaluations` is the budget of each seed and defaults to the preset's. See `build` for the task,
-    the algorithm and the hyperparameters.
+    `seeds` is a sequence of seeds, or a number N for the seeds 0 to N - 1. `evaluations` is the
+    budget of each seed and defaults to the preset's. See `build` for the task, the algorithm and
+    the hyperparameters.
 
-    `callback` is a function or a sequence of functions. Each is called as `callback(iteration,
-    metrics)` after every iteration. To end training, it raises `elites.StopTraining`, and `train`
-    returns the run so far.
+    `callback` is a function of (iteration, metrics), or a sequence of such functions. They are
+    called after every iteration. To end training, a callback raises `elites.StopTraining`, and
+    `train` returns the run so far.
 
     `progress` says whether to show a progress line. By default, it is shown on a terminal and in a
-    notebook. A function is called like a callback, instead of showing the line.
+    notebook. If `progress` is a function, it is called like a callback, and no line is shown.
 
     Ctrl-C ends training after the current iteration and raises `elites.TrainingInterrupted`, a
     KeyboardInterrupt whose attribute `run` is the run so far. A second Ctrl-C raises at once.

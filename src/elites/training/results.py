@@ -241,9 +241,9 @@ class Source:
     task: Task | None = None
     """None if the run was trained from an `Algorithm` that was already built."""
     given_task: str | Task | Callable[[], Task] | None = None
-    """The task as it was named."""
+    """The argument `task` of `train`."""
     given_algorithm: str | Builder | None = None
-    """The algorithm as it was named."""
+    """The argument `algorithm` of `train`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,15 +258,15 @@ class Run(Generic[S]):
     archives: Archive = dataclasses.field(repr=False)
     """Archives of all seeds: every array has the seeds as first axis."""
     actors: Array | None = dataclasses.field(repr=False)
-    """Actors [seeds, P] of the main learner, None where the algorithm trains none."""
+    """Parameters [seeds, P] of the main learner's actors, or None if there is no learner."""
     metrics: dict[str, np.ndarray] = dataclasses.field(repr=False)
     """name -> [iterations, seeds]"""
     state: S | None = dataclasses.field(default=None, repr=False)
-    """The final state, seeds first. None for a run that was loaded without its training state."""
+    """Final state, with the seeds as first axis. None for a run loaded without its state."""
     kernels: Path | None = dataclasses.field(default=None, repr=False)
     """Directory with the compiler's choices on a GPU, see `Batched`."""
     source: Source | None = dataclasses.field(default=None, repr=False)
-    """What the run was trained from. None for a run that was loaded."""
+    """Settings that the run was trained with. None for a run that was loaded."""
 
     @functools.cached_property
     def best(self) -> int:

@@ -53,9 +53,9 @@ class Saved(Generic[S]):
     position: Position
     state: S
     request: Request | None
-    """The request that waits for its results."""
+    """The request that waits for its results, or None."""
     started: Evaluation | None
-    """Results of the first policies, while the start waits for its actor rollouts."""
+    """Results of the initial policies, until those of the start's actor rollouts are told."""
     losses: dict[str, Losses]
     metrics: dict[str, np.ndarray]
 

@@ -121,8 +121,8 @@ class Batched(Generic[S]):
     def start(self, keys: Array, archive: Archive | None = None) -> S:
         """Evaluate the initial policies of all seeds. Returns the state before the first iteration.
 
-        `keys` [seeds] has one random key per seed. The policies are added to `archive`, whose
-        arrays have the seeds as first axis, or to empty archives if it is None.
+        `keys` [seeds] has one random key per seed. The seeds start from `archive`, whose arrays
+        have the seeds as first axis, or from empty archives if it is None.
         """
         if archive is not None:
             # Copied, because the stages reuse the buffers of a state.

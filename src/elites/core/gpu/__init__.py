@@ -3,7 +3,7 @@
     td3.py       TD3 training as a few kernels per step
     kernels.py   the kernels themselves, written in Pallas
 
-The rest of `core` asks the two functions below and runs on any device. Importing this package does
+The rest of `core` calls the two functions below and runs on any device. Importing this package does
 not import Pallas.
 """
 

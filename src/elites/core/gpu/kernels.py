@@ -45,7 +45,10 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # Adam's constants, the defaults of op
 
 @dataclasses.dataclass(frozen=True)
 class NetworkLayout:
-    """Positions of the weights and biases in the vector of a network with two hidden layers."""
+    """Positions of weights and biases in the parameter vector of a network.
+
+    The network has two hidden layers.
+    """
 
     inputs: int
     hidden1: int
@@ -64,7 +67,7 @@ class NetworkLayout:
 
     @property
     def bias1(self) -> int:
-        """Position of the bias of the first layer. Its weights are at position 0."""
+        """Position of the first layer's bias. The first layer's weights begin at position 0."""
         return self.inputs * self.hidden1
 
     @property
@@ -130,7 +133,7 @@ class KernelConfig(NamedTuple):
 
     @property
     def stride(self) -> int:
-        """Number of elements from one column of packed transitions to the next."""
+        """Length of a column of packed transitions: the batch size, rounded up to whole blocks."""
         return -(-self.batch_size // BLOCK_ROWS) * BLOCK_ROWS
 
     @property
@@ -152,7 +155,7 @@ class NetworkState(NamedTuple):
 
 
 class LayerBuffers(NamedTuple):
-    """Activations and deltas of the hidden layers, and one value per transition."""
+    """Activations and deltas of the hidden layers, and the critic's value of each transition."""
 
     hidden1: Array  # [hidden1 * stride]: column by column
     hidden2: Array  # [hidden2 * stride]
@@ -396,9 +399,9 @@ def target_values(config: KernelConfig, delay_position: int, cycle: Ref, data: R
 
 def backpropagate_critics(config: KernelConfig, delay_position: int, cycle: Ref, data: Ref,
                           critics, layers: LayerBuffers):  # fmt: skip
-    """Write the hidden layers and the values of one critic to `layers`.
+    """Write the hidden layers of one critic, their deltas and the critic's values to `layers`.
 
-    The deltas in `layers` are the derivatives of the value, without the temporal-difference error.
+    The deltas are derivatives of the value. They do not yet include the temporal-difference error.
     """
     program = _LayerProgram(config, delay_position, cycle, data)
     net, critic = config.critic, pl.program_id(1)
@@ -501,12 +504,12 @@ class _NetworkUpdate(NamedTuple):
     network: Any
     """Index of the network among those in `layers`."""
     read_inputs: Callable
-    """`read_inputs(k, rows)` reads the network's inputs k [n, rows]."""
+    """`read_inputs(k, rows)` returns the network's inputs k [n] as an array [n, rows]."""
     layers: LayerBuffers
     delta3: Callable
-    """`delta3(rows)` returns the deltas of the outputs [padded_outputs, rows]."""
+    """`delta3(rows)` returns the deltas [padded_outputs, rows] of the network's outputs."""
     delta_scale: Callable
-    """`delta_scale(rows)` returns the factors of the deltas in `layers`."""
+    """`delta_scale(rows)` returns the factors [rows] that multiply the deltas in `layers`."""
     adam: _Adam
 
     def sum_over_rows(self, function: Callable, shape: tuple[int, ...]):
@@ -672,7 +675,7 @@ def update_critics(config: KernelConfig, delay_position: int, cycle: Ref, data: 
                    before: NetworkState, losses_after, after: NetworkState):  # fmt: skip
     """Update the part of a critic that belongs to one GPU program, in place.
 
-    Program 0 of each critic also adds its mean squared error to `losses_after`.
+    Program 0 of each critic also adds the critic's mean squared error to the summed losses.
     """
     program = _UpdateProgram(config, delay_position, cycle, data, corrections)
     net, index, critic = config.critic, pl.program_id(0), pl.program_id(1)
@@ -711,7 +714,7 @@ def update_actor(config: KernelConfig, delay_position: int, cycle: Ref, data: Re
                  before: NetworkState, loss_after, after: NetworkState):  # fmt: skip
     """Update the part of the actor that belongs to one GPU program, in place.
 
-    Program 0 also adds the actor's loss to `loss_after`.
+    Program 0 also adds the actor's loss to the summed loss.
     """
     program = _UpdateProgram(config, delay_position, cycle, data, corrections)
     net, index = config.actor, pl.program_id(0)

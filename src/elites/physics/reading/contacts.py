@@ -59,9 +59,10 @@ def _add_pair(
     walls: list[tuple],
     where: str,
 ) -> None:
-    """Append a row for each contact between two bodies to the lists `ground` and `walls`.
+    """Append rows for the contacts between two bodies to the lists `ground` and `walls`.
 
-    A contact is possible between every collider of `robot` and every collider of `scenery`.
+    Every collider of `robot` can touch every collider of `scenery`. Raises a ModelError for a pair
+    of shapes that is not supported.
     """
     body = index[robot.name]
     for a in robot.colliders:

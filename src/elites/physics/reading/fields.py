@@ -1,6 +1,7 @@
 """Read single fields of a body model and check them.
 
-`where` is the beginning of every error message: it names the model and the entry.
+A node is a JSON object of the model file. `where` is the beginning of every error message: it names
+the model and the entry.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class ModelError(ValueError):
 
 
 def check_fields(node: Any, known: str, where: str) -> None:
-    """Raise a ModelError if a node is not an object, or has a field that is not in `known`.
+    """Raise a ModelError if `node` is not a JSON object, or has a field that is not in `known`.
 
     `known` holds the names of the allowed fields, separated by spaces.
     """
@@ -29,7 +30,10 @@ def check_fields(node: Any, known: str, where: str) -> None:
 
 
 def read_list(node: Mapping[str, Any], field: str, where: str, required: bool = True) -> list[Any]:
-    """Return the list in a field of a node. A missing list is empty, unless it is `required`."""
+    """Return the list in a field of the JSON object `node`.
+
+    A missing list is a ModelError if it is `required`, and otherwise empty.
+    """
     if field not in node and not required:
         return []
     value = node.get(field)
@@ -39,7 +43,7 @@ def read_list(node: Mapping[str, Any], field: str, where: str, required: bool = 
 
 
 def read_object(node: Mapping[str, Any], field: str, where: str) -> Mapping[str, Any]:
-    """Return the JSON object in a field of a node, or an empty one if the field is missing."""
+    """Return the JSON object in a field of `node`, or an empty one if the field is missing."""
     value = node.get(field, {})
     if not isinstance(value, Mapping):
         raise ModelError(f"{where}: {field} must be an object, got {value!r}")
@@ -53,7 +57,7 @@ def read_number(
     default: float | None = None,
     above: float | None = None,
 ) -> float:
-    """Return the number in a field of a node, or `default` if the field is missing.
+    """Return the number in a field of the JSON object `node`, or `default` if it is missing.
 
     Raises a ModelError if there is no number, if it is outside the range of single precision, or if
     it is not greater than `above`.
@@ -70,7 +74,7 @@ def read_number(
 
 
 def read_nonnegative(node: Mapping[str, Any], field: str, where: str) -> float:
-    """Return the number in a field of a node, or 0 if the field is missing.
+    """Return the number in a field of the JSON object `node`, or 0 if it is missing.
 
     Raises a ModelError if the number is negative.
     """
@@ -83,7 +87,7 @@ def read_nonnegative(node: Mapping[str, Any], field: str, where: str) -> float:
 def read_vector(
     node: Mapping[str, Any], field: str, where: str, above: float | None = None
 ) -> list[float]:
-    """Return the numbers [x, y, z] in a field of a node. A missing axis is 0.
+    """Return the numbers [x, y, z] in a field of the JSON object `node`. A missing axis is 0.
 
     Each must be greater than `above` if that is given.
     """
@@ -93,7 +97,7 @@ def read_vector(
 
 
 def read_reference(node: Any, field: str, index: Mapping[str, int], where: str, kind: str) -> int:
-    """Return the index of the entry whose name is in a field of a node.
+    """Return the index of the entry whose name is in a field of the JSON object `node`.
 
     `index` maps names to indices. `kind` says in the message what the names belong to.
     """
