@@ -75,7 +75,7 @@ class Spec:
 
     @property
     def layout(self) -> Layout:
-        """Names and widths of the replay buffer's columns."""
+        """Width of each column of the replay buffer, by name."""
         problem = self.problem
         return {
             "observation": problem.observation_size,

@@ -29,7 +29,7 @@ from elites.core.types import Array, Evaluation, Request, padded_size
 
 
 def algorithm(spec: Spec) -> Algorithm[State]:
-    """Return the algorithm of a MAP-Elites specification."""
+    """Return the `Algorithm` that a MAP-Elites specification describes."""
     bind, problem, main_td3 = functools.partial, spec.problem, spec.main_td3
     robots = spec.batch + actor_rows(problem, main_td3, spec.actor_rollouts)
     return Algorithm(

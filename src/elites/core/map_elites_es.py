@@ -76,7 +76,7 @@ class Spec:
 
 
 def algorithm(spec: Spec) -> Algorithm[State]:
-    """Return the algorithm of a MAP-Elites-ES specification."""
+    """Return the `Algorithm` that a MAP-Elites-ES specification describes."""
     bind = functools.partial
     return Algorithm(
         name="me_es", problem=spec.problem, policy=spec.policy, cells=spec.hp.cells,

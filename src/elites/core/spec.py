@@ -156,7 +156,7 @@ class Spec:
 
     @property
     def layout(self) -> Layout:
-        """Widths of the replay buffer's columns, by name.
+        """Width of each column of the replay buffer, by name.
 
         The columns "descriptor" and "target", scaled to [-1, 1], exist only if a critic is
         conditioned. The column "state_descriptor", in task units, exists only if a learner is

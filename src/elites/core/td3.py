@@ -168,7 +168,7 @@ def critic_target(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> Arra
 
 
 def critic_loss(td3: TD3, critics: Array, batch: Batch, y: Array) -> Array:
-    """Return the loss of both critics, a scalar: the sum of their mean squared errors.
+    """Return a scalar loss: the sum of both critics' mean squared errors.
 
     `critics` [2, Pc] are their parameters, and `y` [N] the target values. Transitions cut by the
     time limit have no error.
@@ -181,7 +181,7 @@ def critic_loss(td3: TD3, critics: Array, batch: Batch, y: Array) -> Array:
 
 
 def actor_loss(td3: TD3, actor: Array, critic: Array, batch: Batch) -> Array:
-    """Return the actor's loss, a scalar: minus the critic's mean value of its actions."""
+    """Return a scalar loss: minus the critic's mean value of the actor's actions."""
     action = act(td3, actor, batch.observation, batch.target)
     return -jnp.mean(value(td3, critic, batch.observation, action, batch.target))
 

@@ -106,7 +106,7 @@ class Task:
 
     @property
     def state_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each field of `TaskState` for one robot, by name, except `inner`."""
+        """Expected shape of each field of `TaskState` for one robot, by name, except `inner`."""
         return {
             "observation": (self.observation_size,),
             "reward": (),

@@ -331,7 +331,7 @@ class AskTell(Generic[S]):
                 )
 
     def _with_actor_rows(self, results: Evaluation) -> Evaluation:
-        """Return the results of the policies, then one failed result for each actor rollout."""
+        """Return the results of the policies, then a failed result for each actor rollout."""
         algorithm = self.algorithm
         m = actor_rows(algorithm.problem, algorithm.main_td3, algorithm.actor_rollouts)
 
@@ -371,7 +371,7 @@ class AskTell(Generic[S]):
         self._started, self._losses, self.metrics = saved.started, saved.losses, saved.metrics
 
     def _facts(self) -> dict[str, str | int]:
-        """Return the values, by name, that a saved search and the one that loads it must share."""
+        """Return, by name, the values that must be equal when a saved search is loaded."""
         problem = self.algorithm.problem
         hyperparameters = {
             f"hyperparameter {k}": str(v) for k, v in vars(self.algorithm.hp).items()
@@ -431,7 +431,7 @@ def _flags(valid: ArrayLike) -> np.ndarray:
 def _padded(results: Evaluation, request: Request, n: int) -> Evaluation:
     """Return results for all rows of a request, given those of its first n policies and its actor.
 
-    The further policies of the request are padding: they get the result of the last of the n.
+    Further policies of the request are padding: they get the result of policy n - 1.
     """
     policies = jnp.minimum(jnp.arange(len(request.policies)), n - 1)
     actors = jnp.arange(n, len(results.fitness))

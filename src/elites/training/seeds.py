@@ -244,7 +244,7 @@ def _concurrent_options() -> CompilerOptions:
 
 
 def devices_for(seeds: int) -> int:
-    """Return the number of devices to use: all local ones if they divide the seeds, otherwise 1."""
+    """Return how many local devices to use: all if the seeds divide evenly among them, else 1."""
     count = len(jax.local_devices())
     return count if seeds % count == 0 else 1
 

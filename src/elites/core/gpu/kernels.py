@@ -193,7 +193,7 @@ def _relu(x):
 
 
 def _fold_chunks(count: int, body: Callable, start, chunk: int = CHUNK):
-    """Return the result of carry = body(k, carry), repeated over the indices below `count`.
+    """Run carry = body(k, carry) over chunks k of `count` indices, and return the last carry.
 
     Each k is an array of `chunk` consecutive indices. The last one may go beyond `count`. The first
     carry is `start`.
@@ -322,7 +322,7 @@ def _value_and_delta2(net: NetworkLayout, parameters, offset, hidden2):
 
 
 def _action_weights(config: KernelConfig, critics, offset):
-    """Return the rows of a critic's first weights that multiply the action.
+    """Return the rows of a critic's first-layer weights that multiply the action.
 
     The result is [padded outputs of the actor, hidden1]. Rows of padding are 0.
     """

@@ -15,8 +15,8 @@ def contact_tables(
 ) -> tuple[GroundContacts | None, WallContacts | None]:
     """Return the tables of ground contacts and of wall contacts between the bodies of a model.
 
-    They hold all pairs in the model's field `collide_include`. A table is None if it would be
-    empty. `index` gives the row of each moving body by its name.
+    They list the contacts of all pairs in the model's field `collide_include`. A table is None if
+    it would be empty. `index` gives the row of each moving body by its name.
     """
     named = {body.name: body for body in bodies}
     ground: list[tuple] = []

@@ -103,7 +103,7 @@ def _read_joint(entry: Mapping[str, Any], index: Mapping[str, int], label: str) 
 
 
 def _read_limits(entry: Mapping[str, Any], label: str) -> tuple[float, float]:
-    """Return the smallest and the largest angle of a joint, in degrees."""
+    """Return the lower and the upper angle limit of a joint, in degrees."""
     limits = read_list(entry, "angle_limit", label)
     if len(limits) != 1:
         raise ModelError(f"{label}: angle_limit must have one entry, got {len(limits)}")

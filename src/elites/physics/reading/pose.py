@@ -54,9 +54,10 @@ def initial_pose(
 def _read_defaults(
     data: Mapping[str, Any], moving: Sequence[Body], table: Joints, name: str
 ) -> tuple[np.ndarray, dict[str, _Pose]]:
-    """Return the initial angle [J] of each joint in radians, and the given poses of bodies by name.
+    """Return the initial angle [J] of each joint in radians, and the poses that the model gives.
 
-    A joint without a given angle is at the middle of its limits.
+    The poses are keyed by the body's name. A joint without a given angle is at the middle of its
+    limits.
     """
     angles = (table.low + table.high)[:, 0].astype(np.float64) / 2
     placed: dict[str, _Pose] = {}
