@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 def warn(text: str) -> None:
-    """Print the text to stderr as a warning."""
+    """Print a warning with this text."""
     print(f"elites: warning: {text}", file=sys.stderr, flush=True)
 
 
@@ -29,7 +29,7 @@ def listed(texts: Sequence[str]) -> str:
 
 
 def spans(numbers: Iterable[int], most: int = 4) -> str:
-    """Return integers as text, with consecutive ones joined to ranges: "4 to 7 and 9".
+    """Return whole numbers as a text of ranges: "4 to 7 and 9".
 
     After the first `most` ranges, only the count of the remaining integers is given: "12 more".
     """

@@ -78,7 +78,7 @@ class Learner:
     name: str
     td3: TD3
     rewards_novelty: bool = False
-    """Replace the task's reward with the novelty of the state, as in QD-PG."""
+    """Replace the task's reward by the novelty of the state, as in QD-PG."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -187,10 +187,7 @@ def actor_loss(td3: TD3, actor: Array, critic: Array, batch: Batch) -> Array:
 
 
 def update_critics(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> tuple[TD3State, Array]:
-    """Take one gradient step of both critics and update their target networks.
-
-    Returns the new state and the loss. `noise` [N, A] is standard normal.
-    """
+    """Take one gradient step of the critics. Returns the new state and the loss."""
     y = critic_target(td3, state, batch, noise)
     loss, gradient = jax.value_and_grad(lambda c: critic_loss(td3, c, batch, y))(state.critics)
     critics, moments = networks.descend(
@@ -201,10 +198,7 @@ def update_critics(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> tup
 
 
 def update_actor(td3: TD3, state: TD3State, batch: Batch, critics: Array) -> tuple[TD3State, Array]:
-    """Take one gradient step of the actor on the first critic, and update its target network.
-
-    Returns the new state and the loss.
-    """
+    """Take one gradient step of the actor. Returns the new state and the loss."""
     loss, gradient = jax.value_and_grad(lambda a: actor_loss(td3, a, critics[0], batch))(
         state.actor
     )
@@ -214,9 +208,9 @@ def update_actor(td3: TD3, state: TD3State, batch: Batch, critics: Array) -> tup
 
 
 def update(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tuple[TD3State, Losses]:
-    """Take `delay` critic steps, on batches [delay, N, ...], and one actor step on the first batch.
+    """Take `delay` critic steps, on batches [delay, N, ...], and one actor step.
 
-    Returns the new state and the mean losses. `noise` [delay, N, A] is standard normal.
+    Returns the new state and the mean losses.
     """
     critic_losses, loss = [], jnp.float32(0.0)
     for i in range(td3.delay):
@@ -230,10 +224,7 @@ def update(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tuple[TD3
 
 
 def train(td3: TD3, state: TD3State, batches: Batch, key: Array) -> tuple[TD3State, Losses]:
-    """Take one step on each of the batches [steps, N, ...]. Returns the new state and mean losses.
-
-    `key` draws the target noise. GPU kernels are used where they are available.
-    """
+    """Train on batches [steps, N, ...], one step each. Returns the new state and mean losses."""
     if td3.sampled_negatives:
         batches = with_negatives(batches)
     noise = jax.random.normal(key, batches.action.shape)
@@ -245,10 +236,9 @@ def train(td3: TD3, state: TD3State, batches: Batch, key: Array) -> tuple[TD3Sta
 
 
 def train_plain(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tuple[TD3State, Losses]:
-    """Take one step on each of the batches [steps, N, ...]. Returns the new state and mean losses.
+    """Take the steps of `train` on any device. Returns the new state and the mean losses.
 
-    `noise` [steps, N, A] is standard normal. This version runs on any device. `gpu.td3.train`
-    computes the same result with GPU kernels.
+    `gpu.td3.train` computes the same result with GPU kernels.
     """
     turns = td3.steps // td3.delay
     split = jax.tree.map(lambda a: a.reshape(turns, td3.delay, *a.shape[1:]), (batches, noise))

@@ -66,7 +66,7 @@ class Problem:
     lengthscale: float
     """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
     rollout: Callable[[Act, Array], Evaluation]
-    """(act, keys [n]) -> results of n episodes"""
+    """(act, keys [n]) -> n episodes"""
 
     def __post_init__(self):
         for field in ("observation_size", "action_size"):

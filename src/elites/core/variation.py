@@ -48,10 +48,9 @@ def iso_line(first: Array, second: Array, key: Array, iso_sigma: float, line_sig
 
 
 def policy_gradient(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
-    """Return `count` elites after gradient ascent on the critic of the learner named `learner`.
+    """Return `count` elites improved by the critic of a learner.
 
-    The elites are drawn uniformly from the archive. A conditioned critic is given the descriptor
-    that the elite has reached.
+    Each is improved at the descriptor that it reached itself.
     """
     parent_key, replay_key = jax.random.split(key)
     config = spec.td3_of(learner)
@@ -78,11 +77,11 @@ def ascend(
     observations: Array,
     rate: float,
 ) -> Array:
-    """Return the parents [n, P] after Adam steps that increase Q(s, pi(s) | d).
+    """Return parents [n, P] after Adam steps that increase Q(s, pi(s) | d), each for its own d.
 
-    Row i of `conditions` [n, D] is the descriptor d of parent i, scaled to [-1, 1]. D is 0 for a
-    critic that is not conditioned. There is one step for each minibatch of `observations`
-    [steps, N, O], which all parents share.
+    `conditions` [n, D] are these descriptors, scaled to [-1, 1]. D is 0 for a critic that is not
+    conditioned. There is one step for each minibatch of `observations` [steps, N, O], which all
+    parents share.
     """
     dtype = gpu.product_dtype()
 
@@ -118,10 +117,9 @@ def greedy(spec: Spec, state: State, key: Array, count: int, *, learner: str) ->
 
 
 def injection(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
-    """Return `count` copies of the conditioned actor, each with a fixed descriptor of the archive.
+    """Return the conditioned actor at `count` descriptors of the archive, as plain policies.
 
-    The descriptor is folded into the network as part of the first layer's bias, so that the copies
-    are policies on observations alone.
+    A descriptor is folded into the network: it becomes part of the first layer's bias.
     """
     network = spec.td3_of(learner).actor
     targets = state.archive.descriptors[archives.sample(state.archive, key, count)]

@@ -132,7 +132,7 @@ class Progress:
 
 
 def can_overwrite(stream: TextIO) -> bool:
-    """Return whether a line on this stream can be overwritten: on a terminal or in a notebook."""
+    """Return whether lines on a stream can be overwritten: on a terminal or in a notebook."""
     with contextlib.suppress(ValueError):  # a closed stream
         return stream.isatty() or _notebook(stream)
     return False

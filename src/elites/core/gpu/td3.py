@@ -77,8 +77,7 @@ def train(
 ) -> tuple[TD3State, Losses]:
     """Train a learner for an iteration with GPU kernels. Returns the new state and the mean losses.
 
-    The batches are [steps, N, ...] and the standard normal noise is [steps, N, A]. The result
-    equals that of `td3.train_plain` up to rounding. `interpret` runs the kernels in Python, for
+    The result equals `td3.train_plain` up to rounding. `interpret` runs the kernels in Python, for
     tests without a GPU.
     """
     observation_size, action_size = batches.observation.shape[-1], batches.action.shape[-1]
