@@ -33,10 +33,9 @@ def check_complete(run: Path, done: subprocess.CompletedProcess) -> None:
     assert [int(row["iteration"]) for row in rows(run / "metrics.csv")] == ITERATIONS
 
 
-@pytest.mark.parametrize("redirection", ["<&- >&- 2>&-", ">/dev/full 2>/dev/full"])
-def test_training_goes_on_without_streams(redirection, tmp_path):
+def test_training_goes_on_without_streams(tmp_path):
     run = tmp_path / "run"
-    done = shell(redirection, "train", *POINT, "--output", run)
+    done = shell("<&- >&- 2>&-", "train", *POINT, "--output", run)
     check_complete(run, done)
     assert (done.stdout, done.stderr) == (b"", b"")
     # Nothing was written into the files that took the numbers of the closed streams.
@@ -66,7 +65,7 @@ def test_a_study_goes_on_when_the_readers_are_gone(tmp_path):
     done = shell("2>&- | true", "study", plan, "--output", study)
     (run,) = (study / "runs").iterdir()
     check_complete(run, done)
-    again = shell(">&- 2>&-", "study", plan, "--output", study)
+    again = shell(">/dev/full 2>/dev/full", "study", plan, "--output", study)
     assert again.returncode == 0
 
 

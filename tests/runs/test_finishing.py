@@ -48,7 +48,7 @@ def test_figures_that_cannot_be_drawn_do_not_fail_a_run(run):
     assert (run / "figures").read_text() == "a file in place of the folder"
 
 
-@pytest.mark.parametrize("error", [ValueError("two\nlines"), MemoryError(), KeyError("task")])
+@pytest.mark.parametrize("error", [ValueError("two\nlines"), MemoryError()])
 def test_errors_of_drawing_are_one_line(error, run, monkeypatch):
     def draw(run):
         raise error

@@ -62,8 +62,8 @@ def check_interrupted(process: subprocess.Popen[str], path: Path) -> None:
     assert not path.exists()
 
 
-BEFORE = ["elites.cli", "tyro", "numpy", "elites.runs.trainer", "jax", "jaxlib", "ml_dtypes",
-          "jax.numpy", "optax", "elites.tasks.analytic"]  # fmt: skip
+BEFORE = ["elites.cli", "tyro", "jax", "jaxlib", "jax.numpy", "elites.runs.job",
+          "elites.tasks.analytic"]  # fmt: skip
 
 
 @pytest.mark.parametrize("place", range(len(BEFORE)))
@@ -85,7 +85,7 @@ def test_a_second_signal_while_modules_load_leaves_at_once(hook, tmp_path):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("delay", [0.4, 0.8, 1.2, 2.0])
+@pytest.mark.parametrize("delay", [0.5, 1.0, 2.0])
 def test_a_signal_from_outside_is_never_swallowed(delay, hook, tmp_path):
     """Training would take hours: whether it ends at all is what is tested."""
     reached, path = tmp_path / "reached", tmp_path / "run"
