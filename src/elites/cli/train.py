@@ -91,11 +91,10 @@ def distil(
     device: Device = "auto",
     resume: bool = False,
 ) -> int:
-    """Fit one policy to the archive of a run, so that it performs any of its behaviours on request.
+    """Fit one policy to the archive of a run, to perform any of its behaviours on request.
 
-    The result is a run with the same archive and the policy as its actor: evaluate it, view it,
-    export it. Each iteration rolls out elites and the policy asked for the same descriptors, and
-    fits the policy to the actions of the elites in all states that were visited.
+    The result is a run with the same archive and the policy as its actor. Each iteration rolls out
+    elites, and the policy at their descriptors, and fits it to the elites' actions in all states.
 
     Args:
         run: Run directory, of any algorithm.
