@@ -10,7 +10,9 @@ from typing import Annotated
 
 import tyro
 
-from elites.cli.common import STOPPED, RunPath, program, shown
+from elites import trust
+from elites.cli.common import STOPPED, RunPath, program, shown, trusted_config
+from elites.runs import directory as directories
 from elites.runs import session
 from elites.runs.config import Config, Device, preset
 from elites.runs.directory import RunDirectory
@@ -55,6 +57,7 @@ def resume(
     reach_every: Annotated[int | None, shown("INT", "unchanged")] = None,
     device: Annotated[Device | None, shown("{auto,cpu,gpu}", "unchanged")] = None,
     accept_changed_task: bool = False,
+    trust_task: bool = False,
 ) -> int:
     """Continue a run from its last complete checkpoint.
 
@@ -66,6 +69,8 @@ def resume(
         device: Device to compute on from now on. Only the same device gives the same bits.
         accept_changed_task: Continue even if the code of the task or of the algorithm has changed
             since the run was trained. The run records it.
+        trust_task: Run the file of the task or algorithm that the run names, and remember its
+            contents as trusted. Needed for runs of other people.
     """
     given = {
         "evaluations": evaluations,
@@ -74,6 +79,7 @@ def resume(
         "device": device,
     }
     changes = {name: value for name, value in given.items() if value is not None}
+    trusted_config(directories.existing(run), trust_task)
     return _report(run, session.resume(run, accept_changed_task, **changes))
 
 
@@ -101,8 +107,12 @@ next       {elites} view {output}    explore the archive in the browser
 def _train(
     config: Config, output: Path | None, resume: bool, accept_changed_task: bool = False
 ) -> int:
-    """Start or resume a run, print how training ended, and return the exit code."""
+    """Start or resume a run, print how training ended, and return the exit code.
+
+    The user has named the files of the configuration, and so trusts them.
+    """
     config.check()
+    trust.record(config.task, config.algorithm)
     path = output or Path("runs") / config.name
     return _report(path, session.start(path, config, resume, accept_changed_task))
 

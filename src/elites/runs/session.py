@@ -1,6 +1,7 @@
 """Start a run or continue one, after checking that this is allowed. Loads JAX only to train.
 
-`start` creates a run. `resume` continues from the last complete checkpoint, to the same bits.
+`start` creates a run. `resume` continues from the last complete checkpoint, to the same bits. Both
+raise an `UntrustedError` if the user has not trusted a file that the configuration names.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from elites import trust
 from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import lock
@@ -72,6 +74,7 @@ def _train(
     run: RunDirectory, config: Config, fresh: bool, accept_changed_task: bool = False
 ) -> Outcome:
     """Train in a directory that this process has locked, and return the `Outcome`. Loads JAX."""
+    trust.require(run.path, config.task, config.algorithm)
     from elites.runs import trainer
 
     return trainer.train(run, config, fresh, accept_changed_task)
