@@ -64,7 +64,7 @@ def main() -> None:
         seeds=arguments.seeds,
         evaluations=(arguments.iterations + 1) * config.hp.batch_size,
         checkpoint_every=arguments.checkpoint_every or config.checkpoint_every,
-        reach_every=0,
+        reevaluate_every=0,
         figures=False,
     )
     alone, with_files = [], []

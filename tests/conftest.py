@@ -1,7 +1,7 @@
-"""Settings every test shares.
+"""Settings that all tests share.
 
-The suite runs on the CPU, where its bounds were measured and where every machine can run it; set
-JAX_PLATFORMS to override. Property tests draw the same examples in every run.
+The tests run on the CPU, where their tolerances were measured. Set JAX_PLATFORMS to override this.
+Property tests draw the same examples in every run.
 """
 
 import atexit
@@ -10,10 +10,9 @@ import shutil
 import tempfile
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.pop("ELITES_DEBUG", None)  # tracebacks instead of messages
-# Many tests build the same algorithm anew: what one compiled, no other need, be it in another
-# worker or in a process that a test starts. They all inherit this from the process that comes first
-# and removes it at its end.
+os.environ.pop("ELITES_DEBUG", None)  # it shows tracebacks instead of messages
+# Many tests compile the same programs. All workers, and the processes that tests start, inherit
+# this directory, so that each program is compiled once. The first process removes it at its end.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="elites-tests-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
@@ -43,7 +42,7 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
-# The files that take longest. They begin first, so that no worker is left alone with one.
+# The files that take longest. They start first, so that none of them runs alone at the end.
 # `make test-fast` leaves them out.
 LONGEST = (
     "test_kills.py",

@@ -26,7 +26,7 @@ class Preset:
     """Budget: policies evaluated for a seed."""
     checkpoint_every: int = 100
     """Iterations between two checkpoints of a run directory."""
-    reach_every: int = 100
+    reevaluate_every: int = 100
     """Iterations between two re-evaluations in a run directory; 0 for one at the end."""
     hp: Hyperparameters = dataclasses.field(default_factory=Hyperparameters)
 
@@ -37,7 +37,7 @@ _PRESETS = {
     "demo": Preset(
         evaluations=9_000,
         checkpoint_every=25,
-        reach_every=0,
+        reevaluate_every=0,
         hp=Hyperparameters(
             cells=256,
             batch_size=64,
@@ -52,7 +52,7 @@ _PRESETS = {
     "smoke": Preset(
         evaluations=320,
         checkpoint_every=4,
-        reach_every=0,
+        reevaluate_every=0,
         hp=Hyperparameters(
             cells=32,
             batch_size=32,

@@ -153,15 +153,17 @@ def test_a_loss_that_is_not_finite_stops_training_and_keeps_the_last_good_checkp
         (("trian", "ant_omni"), ["unknown command 'trian'", "'train'?"]),
         (("view", "nowhere"), ["no such directory"]),
         *(
-            ((command,), [f"Missing from elites {command}", f"'elites {command} --help'"])
-            for command in ("resume", "evaluate", "export", "view", "info", "pack", "unpack")
+            ((command,), [f"'{command}' needs RUN. See 'elites {command} --help'"])
+            for command in ("resume", "evaluate", "view", "info", "pack")
         ),
         (("view", "x", "--port", "abc"), ["--port must be a whole number, got 'abc'."]),
         (("train", "ant_omni", "--seeds", "many"), ["--seeds must be a whole number, got 'many'."]),
         (("view", "x", "--cells", "1", "b"), ["--cells does not accept '1' 'b'."]),
         (("train", "ant_omni", "--hp.discount", "x"), ["must be a number, got 'x'."]),
-        (("study",), ["Missing from elites study"]),
-        (("report",), ["Missing from elites report"]),
+        (("export",), ["'export' needs RUN and FILE."]),
+        (("unpack",), ["'unpack' needs FILE."]),
+        (("study",), ["'study' needs PLAN."]),
+        (("report",), ["'report' needs STUDY."]),
     ],
 )
 def test_bad_input_is_one_line_before_jax_loads(arguments, words, tmp_path):
@@ -389,17 +391,17 @@ def test_an_unfinished_end_is_finished(run):
     """Killed while it drew its figures: resuming draws them."""
     (run / "summary.md").unlink()
     (run / "figures" / "archive.png").unlink()
-    (run / "resolved.json").unlink()
+    (run / "facts.json").unlink()
     assert "finished after 9 iterations" in succeed("resume", run).stdout
-    for name in ("summary.md", "figures/archive.png", "resolved.json"):
+    for name in ("summary.md", "figures/archive.png", "facts.json"):
         assert (run / name).exists()
-    assert [r["iteration"] for r in rows(run / "reach.csv")] == ["9", "9"]  # not once more
+    assert [r["iteration"] for r in rows(run / "reevaluations.csv")] == ["9", "9"]  # not once more
 
 
 def test_a_run_that_has_just_begun_is_explained(finished, tmp_path):
     path = tmp_path / "young"
     path.mkdir()
-    for name in ("config.json", "resolved.json", "environment.json"):
+    for name in ("config.json", "facts.json", "environment.json"):
         shutil.copy(finished / name, path)
     assert "no iteration finished yet" in succeed("info", path).stdout
     assert "no checkpoint yet" in complaint(elites("evaluate", path), 1)

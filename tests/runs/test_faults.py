@@ -105,14 +105,23 @@ def test_a_second_signal_leaves_at_once(tmp_path):
 
 def test_resume_in_another_process_comes_to_the_same_bits(tmp_path):
     straight, halves = tmp_path / "straight", tmp_path / "halves"
-    options = ("point_omni", "dcg_me", *SMOKE, "--seeds", 2, "--reach-every", 3)
+    options = ("point_omni", "dcg_me", *SMOKE, "--seeds", 2, "--reevaluate-every", 3)
     succeed("train", *options, "--evaluations", 32 * 9, "--output", straight, apart=True)
     succeed("train", *options, "--evaluations", 32 * 5, "--output", halves, apart=True)
     succeed("resume", halves, "--evaluations", 32 * 9, apart=True)
     assert bits(newest(straight)) == bits(newest(halves))
-    for table in ("metrics.csv", "reach.csv", "evaluation/metrics.csv", "evaluation/cells.csv"):
+    for table in (
+        "metrics.csv",
+        "reevaluations.csv",
+        "evaluation/metrics.csv",
+        "evaluation/cells.csv",
+    ):
         # The first half ended with a re-evaluation of its own, at iteration 4.
-        extra = [r for r in rows(halves / table) if table == "reach.csv" and r["iteration"] == "4"]
+        extra = [
+            r
+            for r in rows(halves / table)
+            if table == "reevaluations.csv" and r["iteration"] == "4"
+        ]
         assert [r for r in rows(halves / table) if r not in extra] == rows(straight / table)
     assert [int(r["iteration"]) for r in rows(halves / "metrics.csv")[::2]] == [*range(1, 9)]
 

@@ -45,7 +45,7 @@ def test_twins_share_a_cell():
     assert [area(cell) for cell in cells] == pytest.approx([4, 4])
 
 
-PICTURES = {"archive", "curves", "origin", "reach"}
+PICTURES = {"archive", "curves", "origin", "actor"}
 
 
 def test_a_run_draws_its_figures(conditioned):
@@ -56,13 +56,13 @@ def test_a_run_draws_its_figures(conditioned):
 
 
 def test_an_algorithm_without_actor_has_no_reach(finished):
-    assert {p.stem for p in (finished / "figures").glob("*.png")} == PICTURES - {"reach"}
+    assert {p.stem for p in (finished / "figures").glob("*.png")} == PICTURES - {"actor"}
 
 
 def test_the_archive_is_coloured_by_fitness(run):
     """Filled cells of the picture have the colours of their fitness, empty ones are grey."""
     matplotlib = pytest.importorskip("matplotlib")
-    facts = json.loads((run / "resolved.json").read_text())
+    facts = json.loads((run / "facts.json").read_text())
     snapshot = snapshots.newest(RunDirectory(run))
     assert snapshot is not None
     figure = figures._archive_figure(facts, snapshot, 1, [0, 1])
@@ -122,7 +122,7 @@ def compare(monkeypatch, tmp_path):
 def another(run, path, **facts):
     """A copy of a run with other facts."""
     shutil.copytree(run, path, symlinks=True)
-    edit_json(path / "resolved.json", lambda resolved: resolved.update(facts))
+    edit_json(path / "facts.json", lambda resolved: resolved.update(facts))
     return path
 
 
@@ -174,7 +174,7 @@ def test_a_seed_can_be_chosen_and_must_exist(run):
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_archives_of_other_dimensions_can_be_drawn(run, size):
-    facts = json.loads((run / "resolved.json").read_text())
+    facts = json.loads((run / "facts.json").read_text())
     facts |= {"descriptor_low": [-1.0] * size, "descriptor_high": [1.0] * size}
     generator = np.random.default_rng(0)
     snapshot = {
@@ -190,7 +190,7 @@ def test_archives_of_other_dimensions_can_be_drawn(run, size):
 
 def test_axes_are_named_as_the_task_names_them(run):
     """Names are shown as they are written, also with characters that mean something elsewhere."""
-    facts = json.loads((run / "resolved.json").read_text())
+    facts = json.loads((run / "facts.json").read_text())
     facts |= {"descriptor_names": ["price in $ and $_", "a <b>"], "descriptor_units": ["m", ""]}
     snapshot = snapshots.newest(RunDirectory(run))
     assert snapshot is not None

@@ -196,7 +196,7 @@ def traced_elsewhere(run: Path, **changes) -> None:
         for name, factor in changes.items():
             recorded["probe"][name] = (factor * np.array(recorded["probe"][name])).tolist()
 
-    edit_json(run / "resolved.json", edit)
+    edit_json(run / "facts.json", edit)
 
 
 def test_another_version_of_jax_is_no_change(own):
@@ -204,7 +204,7 @@ def test_another_version_of_jax_is_no_change(own):
     traced_elsewhere(run, reward=1.001, observation=0.999)  # rounding that grew
     assert succeed("evaluate", run).stderr == ""
     assert "warning" not in succeed("resume", run, *LONGER).stderr
-    recorded = json.loads((run / "resolved.json").read_text())["fingerprint"]["task"]
+    recorded = json.loads((run / "facts.json").read_text())["fingerprint"]["task"]
     assert recorded["jax"] != "0.9.0", "recorded anew, to be compared exactly from now on"
 
 
@@ -222,7 +222,7 @@ def test_a_probe_of_another_form_is_passed_over(own):
     _, run = own
     traced_elsewhere(run)
     edit_json(
-        run / "resolved.json",
+        run / "facts.json",
         lambda facts: facts["fingerprint"]["task"]["probe"].update(reward=[1.0] * 8),
     )
     succeed("resume", run, *LONGER)
@@ -231,25 +231,23 @@ def test_a_probe_of_another_form_is_passed_over(own):
 def test_another_device_is_no_change(own):
     """Equal code is equal wherever it was traced."""
     _, run = own
-    edit_json(
-        run / "resolved.json", lambda facts: facts["fingerprint"]["task"].update(backend="gpu")
-    )
+    edit_json(run / "facts.json", lambda facts: facts["fingerprint"]["task"].update(backend="gpu"))
     succeed("resume", run, *LONGER)
 
 
 def test_a_run_without_fingerprint_gets_one(own):
     _, run = own
-    edit_json(run / "resolved.json", lambda facts: facts.pop("fingerprint"))
+    edit_json(run / "facts.json", lambda facts: facts.pop("fingerprint"))
     assert succeed("evaluate", run).stderr == ""
     succeed("resume", run, *LONGER)
-    facts = json.loads((run / "resolved.json").read_text())
+    facts = json.loads((run / "facts.json").read_text())
     assert set(facts["fingerprint"]["task"]["code"]) == {"reset", "step"}
 
 
 @pytest.mark.parametrize("damage", [3, {"task": 3}, {"task": {"code": 3, "probe": {"reward": 1}}}])
 def test_a_damaged_fingerprint_is_no_traceback(own, damage):
     _, run = own
-    edit_json(run / "resolved.json", lambda facts: facts.update(fingerprint=damage))
+    edit_json(run / "facts.json", lambda facts: facts.update(fingerprint=damage))
     done = elites("resume", run, *LONGER)
     assert done.returncode in (0, 2), done.stderr
 
@@ -273,7 +271,7 @@ def test_an_algorithm_whose_code_changed_is_not_resumed(tmp_path):
 
 
 def test_tasks_of_elites_have_a_fingerprint_too(finished):
-    recorded = json.loads((finished / "resolved.json").read_text())["fingerprint"]
+    recorded = json.loads((finished / "facts.json").read_text())["fingerprint"]
     assert set(recorded) == {"task"}
     assert np.array(recorded["task"]["probe"]["descriptor"]).shape == (6, 2, 2)
 

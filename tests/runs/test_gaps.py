@@ -31,7 +31,7 @@ def warnings(text: str) -> list[str]:
 def reevaluated(tmp_path_factory) -> Path:
     """Nine iterations and two seeds; re-evaluations of 2, 4, 6, 8 and 9. Read only."""
     path = tmp_path_factory.mktemp("runs") / "reevaluated"
-    succeed("train", *POINT, "--seeds", 2, "--reach-every", 2, "--output", path)
+    succeed("train", *POINT, "--seeds", 2, "--reevaluate-every", 2, "--output", path)
     return path
 
 
@@ -39,7 +39,7 @@ def reevaluated(tmp_path_factory) -> Path:
 def holed(reevaluated, tmp_path) -> Path:
     """A copy whose tables were restored from a backup of iteration 3, and then resumed."""
     path = Path(shutil.copytree(reevaluated, tmp_path / "run", symlinks=True))
-    for table in ("metrics.csv", "reach.csv"):
+    for table in ("metrics.csv", "reevaluations.csv"):
         keep(path / table, lambda iteration: iteration <= 3)
     # The backup was made while iteration 4 was being written: it has one seed's row.
     whole = (reevaluated / "metrics.csv").read_text().splitlines()
@@ -48,7 +48,7 @@ def holed(reevaluated, tmp_path) -> Path:
     done = succeed("resume", path, "--evaluations", 32 * 13)
     first, second = warnings(done.stderr)
     assert f"{path / 'metrics.csv'} lacks rows of iterations 4 to 9" in first
-    assert f"{path / 'reach.csv'} lacks rows of iterations 4, 6 and 8 to 9" in second
+    assert f"{path / 'reevaluations.csv'} lacks rows of iterations 4, 6 and 8 to 9" in second
     return path
 
 
@@ -60,7 +60,7 @@ def test_a_whole_run_has_no_gap(reevaluated):
 def test_info_shows_the_gap(holed):
     shown = [line for line in succeed("info", holed).stdout.splitlines() if "missing" in line]
     assert [line.split(None, 1)[1] for line in shown] == [
-        "iterations 4 to 9 in metrics.csv; iterations 4, 6 and 8 to 9 in reach.csv"
+        "iterations 4 to 9 in metrics.csv; iterations 4, 6 and 8 to 9 in reevaluations.csv"
     ]
     # and it is not forgotten
     done = succeed("resume", holed, "--evaluations", 32 * 14)
@@ -73,12 +73,12 @@ def test_info_shows_the_gap(holed):
 def test_a_finished_run_with_an_old_table_is_told_of_too(reevaluated, tmp_path):
     path = Path(shutil.copytree(reevaluated, tmp_path / "run", symlinks=True))
     keep(path / "metrics.csv", lambda iteration: iteration <= 7)
-    (path / "reach.csv").unlink()
+    (path / "reevaluations.csv").unlink()
     done = succeed("resume", path)
     assert "finished already" in done.stdout
     first, second = warnings(done.stderr)
     assert "metrics.csv lacks rows of iterations 8 to 9" in first
-    assert "reach.csv lacks rows of iterations 2, 4, 6 and 8 to 9" in second
+    assert "reevaluations.csv lacks rows of iterations 2, 4, 6 and 8 to 9" in second
     assert "iterations 8 to 9 in metrics.csv" in succeed("info", path).stdout
 
 
@@ -119,7 +119,7 @@ def test_the_viewer_names_the_gap(holed, reevaluated):
 
 
 def test_rows_that_are_found_again_close_the_gap(holed, reevaluated):
-    for table in ("metrics.csv", "reach.csv"):
+    for table in ("metrics.csv", "reevaluations.csv"):
         lines = (reevaluated / table).read_text().splitlines(keepends=True)[1:]
         with open(holed / table, "a") as file:
             file.writelines(line for line in lines if 4 <= int(line.split(",")[0]) <= 9)

@@ -49,11 +49,11 @@ def test_a_task_may_be_described_differently_later(tmp_path):
     built = job.build(asked, run)
     facts = built.facts()
     for named in ({"descriptor_names": ["a", "b"]}, {"descriptor": "other words"}):
-        (tmp_path / "resolved.json").write_text(json.dumps({**facts, **named}))
+        (tmp_path / "facts.json").write_text(json.dumps({**facts, **named}))
         unchanged.check_resumed(run, asked, built, accept=False)
     before = {key: value for key, value in facts.items() if not key.startswith("descriptor_")}
-    (tmp_path / "resolved.json").write_text(json.dumps(before))  # a run of an earlier version
+    (tmp_path / "facts.json").write_text(json.dumps(before))  # a run of an earlier version
     unchanged.check_resumed(run, asked, built, accept=False)
-    (tmp_path / "resolved.json").write_text(json.dumps({**facts, "episode_length": 3}))
+    (tmp_path / "facts.json").write_text(json.dumps({**facts, "episode_length": 3}))
     with pytest.raises(ValueError, match="episode_length was 3, is 25"):
         unchanged.check_resumed(run, asked, built, accept=False)

@@ -16,7 +16,7 @@ def test_twenty_kills(tmp_path):
     path = tmp_path / "run"
     chance = random.Random(0)
     # A checkpoint in every iteration: most of the time is spent saving.
-    options = ("--checkpoint-every", 1, "--reach-every", 3, "--output", path, "--resume")
+    options = ("--checkpoint-every", 1, "--reevaluate-every", 3, "--output", path, "--resume")
     options = ("--evaluations", 10**7, *options)
     reached, moments = 0, set()
     for kill in range(20):
@@ -52,11 +52,11 @@ def test_twenty_kills(tmp_path):
     budget = 32 * (reached + 4)
     succeed("resume", path, "--evaluations", budget, apart=True)
     undisturbed = tmp_path / "undisturbed"
-    options = ("--checkpoint-every", 1, "--reach-every", 3, "--output", undisturbed)
+    options = ("--checkpoint-every", 1, "--reevaluate-every", 3, "--output", undisturbed)
     succeed("train", *DCG, "--evaluations", budget, *options, apart=True)
     assert newest(path).name == newest(undisturbed).name
     assert bits(newest(path)) == bits(newest(undisturbed))
-    for table in ("metrics.csv", "reach.csv", "evaluation/cells.csv"):
+    for table in ("metrics.csv", "reevaluations.csv", "evaluation/cells.csv"):
         assert rows(path / table) == rows(undisturbed / table)
     names = [sorted(p.name for p in (r / "snapshots").iterdir()) for r in (path, undisturbed)]
     assert names[0] == names[1]

@@ -93,7 +93,7 @@ def test_it_has_the_numbers_of_its_preset(tmp_path):
     run = elites.train("point_omni", "me", preset="smoke", evaluations=64, cells=17)
     run.save(tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert (config["format"], config["checkpoint_every"], config["evaluations"]) == (1, 4, 64)
+    assert (config["format"], config["checkpoint_every"], config["evaluations"]) == (2, 4, 64)
     assert (config["hp"]["cells"], config["hp"]["batch_size"]) == (17, 32)
 
 

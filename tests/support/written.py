@@ -46,7 +46,7 @@ def _run(made: Study, item: Item, score: Score) -> None:
     run = made.run(item)
     run.evaluation.mkdir(parents=True)
     directory.write_json(run / directory.CONFIG, made.config(item).to_json())
-    directory.write_json(run / directory.RESOLVED, {**FACTS, "algorithm": item.algorithm})
+    directory.write_json(run / directory.FACTS, {**FACTS, "algorithm": item.algorithm})
     lines = ["iteration,seed,qd_score,coverage,max_fitness,evaluations,env_steps,seconds"]
     for i in range(1, ITERATIONS + 1):
         spent = EVALUATIONS * (i + 1)

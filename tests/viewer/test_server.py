@@ -124,10 +124,10 @@ def test_a_link_out_of_the_run_is_not_followed(run, tmp_path):
             (copy / name).symlink_to(tmp_path / name)
         about = server.json("/api/run")
         assert int(first.stem) not in about["iterations"]
-        assert about["evaluated"] is None
+        assert about["evaluated_at"] is None
         assert server.get(f"/api/archive?iteration={int(first.stem)}&seed=0")[0] == 404
         assert server.json("/api/metrics?after=0") == {}
-        assert "error" not in server.json(f"/api/archive?iteration={about['kept'][-1]}&seed=0")
+        assert "error" not in server.json(f"/api/archive?iteration={about['playable'][-1]}&seed=0")
 
 
 def test_every_answer_says_what_a_page_may_do(server):
@@ -166,7 +166,7 @@ def test_every_answer_says_what_a_page_may_do(server):
     ],
 )
 def test_nonsense_is_refused_in_words(server, query, code, said):
-    last = server.json("/api/run")["kept"][-1]
+    last = server.json("/api/run")["playable"][-1]
     answer = server.get(f"/api/{query.format(i=last, nines='9' * 5000)}")
     assert answer[0] == code
     assert said in error_of(answer)
@@ -174,9 +174,9 @@ def test_nonsense_is_refused_in_words(server, query, code, said):
 
 def test_an_empty_cell_is_refused_in_words(server):
     about = server.json("/api/run")
-    archive = server.json(f"/api/archive?iteration={about['kept'][-1]}&seed=0")
+    archive = server.json(f"/api/archive?iteration={about['playable'][-1]}&seed=0")
     cell = archive["fitness"].index(None)
-    answer = server.get(f"/api/watch?iteration={about['kept'][-1]}&seed=0&cell={cell}")
+    answer = server.get(f"/api/watch?iteration={about['playable'][-1]}&seed=0&cell={cell}")
     assert answer[0] == 404
     assert error_of(answer) == f"cell {cell} is empty: it has no elite"
 
@@ -211,9 +211,9 @@ def test_the_axes_have_the_names_of_the_task(server, run, tmp_path):
     # Runs of earlier versions have no names.
     copy = tmp_path / "run"
     shutil.copytree(run, copy, symlinks=True)
-    facts = json.loads((copy / "resolved.json").read_text())
+    facts = json.loads((copy / "facts.json").read_text())
     del facts["descriptor_names"], facts["descriptor_units"]
-    (copy / "resolved.json").write_text(json.dumps(facts))
+    (copy / "facts.json").write_text(json.dumps(facts))
     with serving(copy) as old:
         names = [axis["name"] for axis in old.json("/api/run")["axes"]]
         assert names == ["descriptor 1", "descriptor 2"]
@@ -233,7 +233,7 @@ def test_errors_of_an_evaluation_beside_training_are_shown(run, tmp_path):
     number = complete(copy / "checkpoints")[-1].name
     (copy / "evaluation").rename(copy / f"evaluation_{number}")
     with serving(copy) as server:
-        assert server.json("/api/run")["evaluated"] == int(number)
+        assert server.json("/api/run")["evaluated_at"] == int(number)
         archive = server.json(f"/api/archive?iteration={int(number)}&seed=0")
         assert any(value is not None for value in archive["actor_error"])
         rebinned = [value for value in archive["actor_rebinned"] if value is not None]
@@ -259,9 +259,9 @@ def test_a_run_with_an_evil_name_is_text(run, tmp_path):
     quoted = "'single' \"double\" $dollar$ &amp; </script>"
     copy = tmp_path / evil
     shutil.copytree(run, copy, symlinks=True)
-    facts = json.loads((copy / "resolved.json").read_text())
+    facts = json.loads((copy / "facts.json").read_text())
     facts |= {"descriptor_names": [evil, quoted], "descriptor_units": [quoted, evil]}
-    (copy / "resolved.json").write_text(json.dumps(facts))
+    (copy / "facts.json").write_text(json.dumps(facts))
     page_file = tmp_path / "page.html"
     succeed("view", copy, "--export", page_file, "--rollouts", 1)
     with serving(copy) as server:
@@ -347,9 +347,9 @@ def test_weights_outside_of_the_run_are_not_served(run, tmp_path):
 def test_damaged_facts_are_not_served(run, tmp_path, text, said):
     copy = tmp_path / "run"
     shutil.copytree(run, copy, symlinks=True)
-    (copy / "resolved.json").write_text(text)
+    (copy / "facts.json").write_text(text)
     line = complaint(elites("view", copy, "--no-browser"), 1)
-    assert str(copy / "resolved.json") in line
+    assert str(copy / "facts.json") in line
     assert said in line
 
 
@@ -380,7 +380,7 @@ def test_another_run_in_its_place_is_noticed(run, tmp_path):
         answer = server.get("/api/run")
         assert (answer[0], error_of(answer)) == (404, f"the run at {copy} does not exist any more")
         other.rename(copy)
-        for path in ("/api/run", f"/api/watch?iteration={about['kept'][-1]}&seed=0&cell=0"):
+        for path in ("/api/run", f"/api/watch?iteration={about['playable'][-1]}&seed=0&cell=0"):
             answer = server.get(path)
             assert answer[0] == 409
             assert "contains another run now" in error_of(answer)
@@ -403,7 +403,7 @@ def test_a_run_that_saves_all_the_time_is_served(tmp_path):
                 about = server.json("/api/run")
                 archive = server.json(f"/api/archive?iteration={about['iterations'][-1]}&seed=0")
                 assert len(archive["fitness"]) == 32
-                query = f"iteration={about['kept'][-1]}&seed=0&cell=0"
+                query = f"iteration={about['playable'][-1]}&seed=0&cell=0"
                 answer = server.get(f"/api/watch?{query}")
                 if answer[0] != 200:  # it is empty, or was dropped in between
                     assert answer[0] == 404

@@ -186,7 +186,7 @@ def test_the_time_slider_shows_the_archive_as_it_was(opened, known):
     page, _, complaints = opened
     about, _, archives = known
     seed, first = chosen_seed(page), about["iterations"][0]
-    assert first not in about["kept"]
+    assert first not in about["playable"]
     now = picture(page, "#map")
     page.locator("#iteration").fill("0")
     page.wait_for_function(
@@ -197,7 +197,7 @@ def test_the_time_slider_shows_the_archive_as_it_was(opened, known):
     assert f"iteration {first}: {full} of " in page.locator("#status").inner_text()
     assert picture(page, "#map") != now
     # The policies of that iteration were removed, and the page says so.
-    kept = " and ".join(map(str, about["kept"]))
+    kept = " and ".join(map(str, about["playable"]))
     assert f"Policies are kept for {kept}." in page.locator("#playback-note").inner_text()
     click_map(page, places(known, seed, first, filled=True)[0][1])
     assert f"Policies are kept for {kept}." in page.locator("#message").inner_text()
@@ -416,10 +416,10 @@ def test_curves_and_slider_follow_a_run_that_is_training(tmp_path):
             "text => document.getElementById('curve-0').ariaLabel?.endsWith(text)", arg=label
         )
         about = server.json("/api/run")
-        assert about["total"] == about["iterations"][-1]
+        assert about["planned_iterations"] == about["iterations"][-1]
         page.wait_for_function(
             "n => document.getElementById('iteration-value').textContent === `${n} of ${n}`",
-            arg=about["total"],
+            arg=about["planned_iterations"],
         )
         assert errors(complaints) == []
 

@@ -44,7 +44,7 @@ def explain_task(task: Task) -> str:
         ("fitness", "sum of the rewards, undiscounted"),
         ("termination", task.termination_text),
         ("descriptor", task.descriptor_text or over[task.episode_descriptor]),
-        ("bounds", _bounds(task)),
+        *((f"axis {i}", text) for i, text in enumerate(_axes(task), 1)),
         ("deterministic", "yes" if task.deterministic else "no, an episode depends on its key"),
         ("policy", f"{network.size:,} parameters ({layers}, ReLU, tanh at the end)"),
     ]
@@ -116,6 +116,12 @@ def _ranges(layout: Iterable[tuple[str, int]]) -> list[tuple[str, str]]:
         rows.append((f"{first}" if size == 1 else f"{first}-{first + size - 1}", text))
         first += size
     return rows
+
+
+def _axes(task: Task) -> list[str]:
+    """Return label and range of each axis of a task's descriptor: "final x (m), -30 to 30"."""
+    ranges = zip(task.descriptor_axes, task.descriptor_low, task.descriptor_high, strict=True)
+    return [f"{axis.label}, {low:g} to {high:g}" for axis, low, high in ranges]
 
 
 def _bounds(task: Task) -> str:

@@ -84,6 +84,10 @@ def _about_unknown(command: str, unknown: Sequence[str], options: Sequence[str])
 
 def _with_option(text: str, command: str) -> str:
     """Return an error message with the option in place of the field, and a pointer to the help."""
+    if text.startswith("Missing from "):
+        # The names of arguments are the words in capitals before their help texts.
+        missing = re.findall(r"(?:^|: |\) )([A-Z]+)(?= )", text)
+        return f"'{command}' needs {' and '.join(missing)}. See 'elites {command} --help'"
     text = re.sub(
         r"^(?:Error parsing config(?P<hp>\.hp)?: )?(?P<field>[a-z]\w*) must",
         lambda m: f"--{'hp.' if m['hp'] else ''}{m['field'].replace('_', '-')} must",

@@ -54,7 +54,7 @@ def resume(
     run: RunPath,
     evaluations: Annotated[int | None, shown("INT", "unchanged")] = None,
     checkpoint_every: Annotated[int | None, shown("INT", "unchanged")] = None,
-    reach_every: Annotated[int | None, shown("INT", "unchanged")] = None,
+    reevaluate_every: Annotated[int | None, shown("INT", "unchanged")] = None,
     device: Annotated[Device | None, shown("{auto,cpu,gpu}", "unchanged")] = None,
     accept_changed_task: bool = False,
     trust_task: bool = False,
@@ -65,7 +65,7 @@ def resume(
         run: Run directory.
         evaluations: New budget of evaluations for each seed, to train longer than planned.
         checkpoint_every: Iterations between two checkpoints from now on.
-        reach_every: Iterations between two re-evaluations from now on.
+        reevaluate_every: Iterations between two re-evaluations from now on.
         device: Device to compute on from now on. Only the same device gives the same bits.
         accept_changed_task: Continue even if the code of the task or of the algorithm has changed
             since the run was trained. The run records it.
@@ -75,7 +75,7 @@ def resume(
     given = {
         "evaluations": evaluations,
         "checkpoint_every": checkpoint_every,
-        "reach_every": reach_every,
+        "reevaluate_every": reevaluate_every,
         "device": device,
     }
     changes = {name: value for name, value in given.items() if value is not None}
@@ -94,7 +94,7 @@ def demo(output: Path = Path("demo")) -> int:
     if code == 0:
         print(f"""
 figures    {output / "figures" / "archive.png"}   fitness of the elites in the archive
-           {output / "figures" / "reach.png"}     the distilled policy, asked for each behaviour
+           {output / "figures" / "actor.png"}     the distilled policy, asked for each behaviour
            {output / "figures" / "curves.png"}    learning curves
 next       {elites} view {output}    explore the archive in the browser
            {elites} info {output}
@@ -126,7 +126,7 @@ def _report(path: Path, outcome: session.Outcome) -> int:
             f"Continue with: {again}"
         )
         return STOPPED
-    if outcome.already:
+    if outcome.was_finished:
         print(
             f"{path} is finished already, after {outcome.iteration} iterations. Train longer with: "
             f"{again} --evaluations N"

@@ -18,7 +18,7 @@ from elites.core import catalogue
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
 
-FORMAT = 2  # of a config.json with a list of seeds; 1 without
+FORMAT = 2  # of config.json
 Device = Literal["auto", "cpu", "gpu"]
 
 
@@ -40,7 +40,7 @@ class Config:
     """Budget: policies evaluated for a seed. Training ends with the iteration that reaches it."""
     checkpoint_every: int = presets.PAPER.checkpoint_every
     """Iterations between two checkpoints."""
-    reach_every: int = presets.PAPER.reach_every
+    reevaluate_every: int = presets.PAPER.reevaluate_every
     """Iterations between two re-evaluations of archive and actor; 0 for one at the end."""
     figures: bool = True
     """Draw figures when training is done; 'elites plot' draws them at any time."""
@@ -104,15 +104,8 @@ class Config:
         return self.seed_list or range(self.first_seed, self.first_seed + self.seeds)
 
     def to_json(self) -> dict[str, Any]:
-        """Return this configuration as a dictionary that can be saved as JSON.
-
-        Without a list of seeds, the dictionary has format 1, which older versions read as well.
-        """
-        values = dataclasses.asdict(self)
-        if self.seed_list:
-            return {"format": FORMAT, **values}
-        del values["seed_list"]
-        return {"format": 1, **values}
+        """Return this configuration as a dictionary that can be saved as JSON."""
+        return {"format": FORMAT, **dataclasses.asdict(self)}
 
     @classmethod
     def from_json(cls, data: Any, where: str) -> Config:
@@ -123,7 +116,7 @@ class Config:
         if not isinstance(data, dict):
             raise ValueError(f"{where}: not a configuration")
         version = data.get("format")
-        if not isinstance(version, int):
+        if not isinstance(version, int) or isinstance(version, bool):
             raise ValueError(f"{where}: not a configuration, it has no format number")
         if version > FORMAT:
             raise ValueError(
@@ -133,7 +126,9 @@ class Config:
         if version < 1:
             raise ValueError(f"{where}: format {version} is not known; formats begin with 1")
         values = {name: value for name, value in data.items() if name not in ("format", "hp")}
-        _refuse_strangers(where, "", values, cls, ("hp", "seed_list") if version == 1 else ("hp",))
+        if version == 1:
+            values = _from_format_1(values)
+        _refuse_strangers(where, "", values, cls, ("hp",))
         if isinstance(listed := values.get("seed_list"), list):
             values["seed_list"] = tuple(listed)
         for name in ("task", "algorithm"):
@@ -156,6 +151,15 @@ class Config:
             raise ValueError(f"{where}: {error}") from None
 
 
+def _from_format_1(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a configuration of format 1 as those of format 2.
+
+    Format 1 had another name for `reevaluate_every`, and no list of seeds.
+    """
+    renamed = {"reach_every": "reevaluate_every"}
+    return {"seed_list": []} | {renamed.get(name, name): value for name, value in values.items()}
+
+
 _ADDED: tuple[str, ...] = ()
 """Hyperparameters that were added after version 0.1.0.
 
@@ -167,10 +171,10 @@ _BOUNDS = {  # lowest, highest
     "first_seed": (0, 2**31 - 1),
     "evaluations": (1, 2**31 - 1),
     "checkpoint_every": (1, 2**31 - 1),
-    "reach_every": (0, 2**31 - 1),
+    "reevaluate_every": (0, 2**31 - 1),
 }
 
-CHANGEABLE = ("evaluations", "checkpoint_every", "reach_every", "figures", "device")
+CHANGEABLE = ("evaluations", "checkpoint_every", "reevaluate_every", "figures", "device")
 """Fields that may change when a run is resumed. All others determine its results."""
 
 
@@ -223,6 +227,6 @@ def preset(name: str, task: str) -> Config:
         task=task,
         evaluations=chosen.evaluations,
         checkpoint_every=chosen.checkpoint_every,
-        reach_every=chosen.reach_every,
+        reevaluate_every=chosen.reevaluate_every,
         hp=chosen.hp,
     )

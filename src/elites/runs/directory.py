@@ -1,10 +1,10 @@
 """The directory of a run: its files, and atomic writes.
 
     config.json        the complete configuration
-    resolved.json      values derived from it: sizes, bounds, lengthscale, number of iterations
+    facts.json         values derived from it: sizes, bounds, lengthscale, number of iterations
     environment.json   versions, device and commit, one entry for each session
     metrics.csv        one row for each iteration and seed
-    reach.csv          re-evaluations of archive and actor
+    reevaluations.csv  re-evaluations of archive and actor
     events/            the same numbers for TensorBoard
     checkpoints/       the last two checkpoints, and a link to the last
     snapshots/         fitness, descriptors and origin of the archive at every checkpoint
@@ -37,9 +37,13 @@ from elites.runs import files
 from elites.runs.config import Config
 from elites.runs.files import RunError, read_json
 
-CONFIG, ENVIRONMENT, METRICS, REACH = "config.json", "environment.json", "metrics.csv", "reach.csv"
-RESOLVED, LOCK, SUMMARY = "resolved.json", "run.lock", "summary.md"
-_FILES = (CONFIG, ENVIRONMENT, METRICS, REACH, RESOLVED, LOCK, SUMMARY)
+CONFIG, FACTS, ENVIRONMENT = "config.json", "facts.json", "environment.json"
+METRICS, REEVALUATIONS = "metrics.csv", "reevaluations.csv"
+LOCK, SUMMARY = "run.lock", "summary.md"
+OLD_NAMES = {FACTS: "resolved.json", REEVALUATIONS: "reach.csv"}  # in runs of version 0.1.0
+_FILES = (
+    CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, *OLD_NAMES.values()
+)  # fmt: skip
 _FOLDERS = re.compile(r"checkpoints|snapshots|kernels|events|figures|evaluation(_\d{9})?")
 
 
@@ -58,7 +62,13 @@ class RunDirectory:
     path: Path
 
     def __truediv__(self, name: str) -> Path:
-        """Return the path of the file `name` in the run directory."""
+        """Return the path of the file `name` in the run directory.
+
+        In a run of version 0.1.0, returns the path of the file under its old name.
+        """
+        old = OLD_NAMES.get(name)
+        if old and os.path.lexists(self.path / old) and not os.path.lexists(self.path / name):
+            return self.path / old
         return self.path / name
 
     @property
@@ -163,7 +173,7 @@ def discard(run: RunDirectory) -> None:
         for directory in (run.kernels, run.snapshots, run.path / "events"):
             shutil.rmtree(directory, ignore_errors=True)
         # The configuration goes last: while it exists, the directory still counts as a run.
-        for name in (RESOLVED, ENVIRONMENT, METRICS, REACH, CONFIG):
+        for name in (FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, CONFIG):
             (run.path / name).unlink(missing_ok=True)
 
 
@@ -171,11 +181,11 @@ def discard(run: RunDirectory) -> None:
 
 
 def read_facts(run: RunDirectory) -> dict[str, Any]:
-    """Read the facts of a run, the entries of `resolved.json`, and return them by name.
+    """Read the facts of a run, the entries of `facts.json`, and return them by name.
 
     Raises a RunError if a fact that every reader needs is missing or has a wrong type.
     """
-    path = run / RESOLVED
+    path = run / FACTS
     facts = files.read_record(path, _FACTS)
     low, high = facts["descriptor_low"], facts["descriptor_high"]
     if not low or len(low) != len(high) or not all(_is_number(v) for v in (*low, *high)):

@@ -38,7 +38,7 @@ STYLE: Any = {
 def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) -> None:
     """Draw the cells of an archive on matplotlib axes, coloured by fitness.
 
-    `facts` are the entries of the run's `resolved.json`. `values` [C] are the cells' fitness
+    `facts` are the entries of the run's `facts.json`. `values` [C] are the cells' fitness
     values, not finite if a cell is empty. `descriptors` [C, D] are those of the elites.
 
     One-dimensional descriptors are drawn as bars, two-dimensional ones as Voronoi cells. With more
@@ -77,7 +77,7 @@ def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) 
 def frame(axes, facts, note: str = "") -> None:
     """Set limits and labels of axes that show descriptors. `note` is added to the x label.
 
-    `facts` are the entries of the run's `resolved.json`.
+    `facts` are the entries of the run's `facts.json`.
     """
     low, high = facts["descriptor_low"], facts["descriptor_high"]
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))

@@ -3,7 +3,7 @@
     archive.png   the archive: its cells in task units, coloured by fitness
     curves.png    QD-score, coverage and maximum fitness, as median and quartiles over seeds
     origin.png    additions by variation over time, and the variation that each elite came from
-    reach.png     the archive beside the descriptors that the actor reaches when asked for the same
+    actor.png     the archive beside the descriptors that the actor reaches when asked for the same
 
 Each figure is written as PNG and as PDF. `draw_comparison` draws the curves of several runs
 together.
@@ -65,7 +65,7 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
             if facts["actor_conditioned"] and current:
                 cells = logs.read_table(run.evaluation / "cells.csv")
                 figure = _reach_figure(facts, snapshot, cells, seeds[index])
-                drawn.append(_save(figure, run, "reach"))
+                drawn.append(_save(figure, run, "actor"))
         table = logs.metrics(run)
         if len(table.get("iteration", ())):
             drawn.append(_save(_curves_figure({facts["algorithm"]: table}, facts), run, "curves"))
@@ -102,7 +102,7 @@ def draw_comparison(runs: Sequence[RunDirectory], output: Path) -> list[Path]:
 
 
 class _Drawn(NamedTuple):
-    """A run of a comparison, with its facts (entries of resolved.json) and its metrics."""
+    """A run of a comparison, with its facts (entries of facts.json) and its metrics."""
 
     run: RunDirectory
     facts: Mapping[str, Any]
@@ -195,7 +195,7 @@ def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
     """Return a figure of the archive in a snapshot, for the seed at position `index`.
 
     A snapshot is the archive without policies at a checkpoint. `facts` are the entries of
-    resolved.json.
+    facts.json.
     """
     fitness = snapshot["fitness"][index]
     full = np.isfinite(fitness)

@@ -3,7 +3,7 @@
 A table may be older than the checkpoint that the run continues from, for example after it was
 restored from a backup. It may also be deleted. Training then continues and appends new rows, and
 the rows in between stay missing. They are found because `metrics.csv` has a row for every
-iteration, and each checkpoint lists the iterations that `reach.csv` has rows for.
+iteration, and each checkpoint lists the iterations that `reevaluations.csv` has rows for.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from elites.runs import checkpoint as checkpoints
 from elites.runs import logs
 from elites.runs.directory import (
+    FACTS,
     METRICS,
-    REACH,
-    RESOLVED,
+    REEVALUATIONS,
     SUMMARY,
     RunDirectory,
     RunError,
@@ -45,7 +45,7 @@ class Gap(NamedTuple):
 
 
 def find(run: RunDirectory, through: int | None = None) -> list[Gap]:
-    """Return the gaps in metrics.csv and reach.csv of a run, up to iteration `through`.
+    """Return the gaps in metrics.csv and reevaluations.csv of a run, up to iteration `through`.
 
     If `through` is not given, rows are expected up to the newest checkpoint. Gaps in the rows after
     that checkpoint are returned as well.
@@ -53,7 +53,7 @@ def find(run: RunDirectory, through: int | None = None) -> list[Gap]:
     newest, expected_again = _newest(run)  # read first: a running training extends the tables
     seeds = run.config().seeds
     found = []
-    for path, expected in ((run / METRICS, None), (run / REACH, expected_again)):
+    for path, expected in ((run / METRICS, None), (run / REEVALUATIONS, expected_again)):
         try:
             have = _iterations(path, seeds)
         except RunError:  # damaged: readers of its values report that
@@ -83,7 +83,7 @@ def within(iterations: np.ndarray, through: int = 0) -> list[int]:
 def reevaluated(run: RunDirectory, through: int) -> list[int]:
     """Return the sorted iterations up to `through` at which a run was re-evaluated.
 
-    Iterations whose rows in reach.csv are lost are included.
+    Iterations whose rows in reevaluations.csv are lost are included.
     """
     return sorted(i for i in _newest(run)[1] if i <= through)
 
@@ -99,7 +99,7 @@ def _newest(run: RunDirectory) -> tuple[int, set[int]]:
             iteration, again = int(place.name), set(information.get(REEVALUATED, ()))
             if (run / SUMMARY).exists():  # finished: re-evaluated after the last checkpoint
                 with contextlib.suppress(RunError, OSError, LookupError, TypeError):
-                    again.add(int(read_json(run / RESOLVED)["iterations"]))
+                    again.add(int(read_json(run / FACTS)["iterations"]))
             return iteration, again
     return 0, set()
 

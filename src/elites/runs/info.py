@@ -8,7 +8,7 @@ from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
-from elites.runs.directory import ENVIRONMENT, RESOLVED, RunDirectory
+from elites.runs.directory import ENVIRONMENT, FACTS, RunDirectory
 from elites.words import duration
 
 
@@ -16,7 +16,7 @@ def describe(run: RunDirectory) -> str:
     """Return a description of a run as text of several lines, read from its files."""
     config = run.config()
     lines = [f"{run.path}: {config.algorithm} on {config.task}, {config.seeds} seed(s)", ""]
-    if (run / RESOLVED).exists():
+    if (run / FACTS).exists():
         facts = directories.read_facts(run)
         lines += _rows(
             iterations=f"{facts['iterations']}, for {config.evaluations:,} evaluations",

@@ -45,7 +45,7 @@ class Job:
     """Names of the state's arrays on disk, in the order of the tree's leaves."""
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of a run by name: the entries of `resolved.json`.
+        """Return the facts of a run by name: the entries of `facts.json`.
 
         Readers of a run need them when they do not have its task.
         """
@@ -85,7 +85,7 @@ class Job:
         return training.size_in_bytes(self.shapes)
 
     @property
-    def expected(self) -> dict[str, tuple[tuple[int, ...], str]]:
+    def expected_arrays(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """Shape and type of each array of the training state, by name."""
         return shapes_by_name(self.shapes)
 
@@ -96,13 +96,13 @@ class Job:
         """
         return dict(zip(self.names, map(np.array, jax.tree.leaves(state)), strict=True))
 
-    def parts(self, arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
+    def by_file(self, arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
         """Return the arrays by file name: weights.npz for deployment, state.npz for the rest."""
         weights = {name: array for name, array in arrays.items() if is_weight(name)}
         rest = {name: array for name, array in arrays.items() if not is_weight(name)}
         return {WEIGHTS: weights, STATE: rest}
 
-    def tree(self, arrays: Mapping[str, np.ndarray | None]):
+    def state_of(self, arrays: Mapping[str, np.ndarray | None]):
         """Return the training state that has the named arrays. Unneeded arrays may be None."""
         return jax.tree.unflatten(
             jax.tree.structure(self.shapes), [arrays[name] for name in self.names]

@@ -15,5 +15,5 @@ class Outcome:
     seconds: float
     """Training time over all sessions, in seconds."""
     interrupted: bool
-    already: bool = False
+    was_finished: bool = False
     """Whether the run was finished before the session, so that nothing was computed."""

@@ -19,13 +19,13 @@ from elites.runs import checkpoint as checkpoints
 from elites.runs import gaps, snapshots
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
-from elites.runs.directory import METRICS, REACH, RunDirectory, RunError
+from elites.runs.directory import METRICS, REEVALUATIONS, RunDirectory, RunError
 from elites.runs.job import Job
 from elites.runs.logs import Events, Table, read_table
 from elites.training import named
 from elites.training.progress import Progress
 
-REACH_COLUMNS = (
+REEVALUATION_COLUMNS = (
     "qd_score",
     "descriptor_error",
     "actor_qd_score",
@@ -90,7 +90,7 @@ class Recorder:
         )
 
     def reevaluation(self, iteration: int, again: Reevaluation) -> None:
-        """Write the re-evaluation of archive and actor at an iteration to reach.csv."""
+        """Write the re-evaluation of archive and actor at an iteration to reevaluations.csv."""
         self._write_pending()
         self._logs.reevaluation(iteration, again, self.seconds())
 
@@ -105,7 +105,7 @@ class Recorder:
             "seconds": self.seconds(),
             gaps.REEVALUATED: self._logs.reevaluations,
         }
-        self._saver.save(iteration, self._job.parts(self._job.arrays(state)), information)
+        self._saver.save(iteration, self._job.by_file(self._job.arrays(state)), information)
         self._last_saved = iteration
 
     def wait(self) -> None:
@@ -118,7 +118,7 @@ class Recorder:
         self._progress.say(text)
 
     def sync(self) -> None:
-        """Flush metrics.csv, reach.csv and the TensorBoard events to disk."""
+        """Flush metrics.csv, reevaluations.csv and the TensorBoard events to disk."""
         self._logs.sync()
 
     def close(self, failed: bool = False) -> None:
@@ -199,7 +199,7 @@ class _Saver:
 
 
 class Logs:
-    """Writes the files that grow during training: metrics.csv, reach.csv and TensorBoard events."""
+    """Writes files during training: metrics.csv, reevaluations.csv and TensorBoard events."""
 
     def __init__(self, run: RunDirectory, config: Config, job: Job, last: Checkpoint | None):
         """Open the files of a run. Rows after the checkpoint `last` are dropped.
@@ -210,9 +210,11 @@ class Logs:
         self._through = through = last.iteration if last else None
         self._metrics: Table | None = None  # opened with the first metrics, which give its columns
         self._reach = Table(
-            run / REACH, ("iteration", "seed", "evaluations", *REACH_COLUMNS, "seconds"), through
+            run / REEVALUATIONS,
+            ("iteration", "seed", "evaluations", *REEVALUATION_COLUMNS, "seconds"),
+            through,
         )
-        self._reevaluated = {int(i) for i in read_table(run / REACH)["iteration"]}
+        self._reevaluated = {int(i) for i in read_table(run / REEVALUATIONS)["iteration"]}
         lost = last.information.get(gaps.REEVALUATED, ()) if last else ()
         self._ever_reevaluated = {*self._reevaluated, *lost}
         self._events = [
@@ -241,9 +243,9 @@ class Logs:
         self._metrics.append(rows)
 
     def reevaluation(self, number: int, again: Reevaluation, seconds: float) -> None:
-        """Write a re-evaluation at iteration `number` to reach.csv and the events.
+        """Write a re-evaluation at iteration `number` to reevaluations.csv and the events.
 
-        Does nothing if reach.csv has rows of that iteration already.
+        Does nothing if reevaluations.csv has rows of that iteration already.
         """
         if number in self._reevaluated:
             return
@@ -253,10 +255,10 @@ class Logs:
         spent = algorithm.initial_evaluations + number * algorithm.evaluations_per_iteration
         rows = []
         for i, seed in enumerate(config.seed_numbers):
-            values = {name: getattr(again, name)[i] for name in REACH_COLUMNS}
+            values = {name: getattr(again, name)[i] for name in REEVALUATION_COLUMNS}
             row = {"iteration": number, "seed": seed, "evaluations": spent, **values}
             rows.append(row | {"seconds": f"{seconds:.3f}"})
-            self._events[i].scalars(number, {f"reach/{k}": v for k, v in values.items()})
+            self._events[i].scalars(number, {f"reevaluation/{k}": v for k, v in values.items()})
         self._reach.append(rows)
 
     def _files(self) -> list[Any]:

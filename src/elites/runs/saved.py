@@ -93,7 +93,7 @@ class Reader:
         trust.require(run.path, self._config.task, self._config.algorithm)
         self._job = jobs.build(self._config, run)
         unchanged.check_loaded(run, self._job)
-        expected = self._job.expected.items()
+        expected = self._job.expected_arrays.items()
         self._expected = {name: what for name, what in expected if jobs.is_weight(name)}
 
     @property
@@ -123,7 +123,7 @@ class Reader:
                 )
             found = self._read(run.checkpoints / f"{iteration:09d}")
         # A state with its weights alone: enough to ask for the archive and the main actor.
-        state = self._job.tree({name: found.arrays.get(name) for name in self._job.names})
+        state = self._job.state_of({name: found.arrays.get(name) for name in self._job.names})
         algorithm, seeds = self._job.algorithm, tuple(self._config.seed_numbers)
         archives = jax.tree.map(jnp.asarray, state.archive)
         actors = jax.tree.map(jnp.asarray, algorithm.actor(state))

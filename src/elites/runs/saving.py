@@ -22,7 +22,7 @@ from elites.runs import environment, fingerprints, snapshots, unchanged
 from elites.runs import job as jobs
 from elites.runs.checkpoint import WEIGHTS
 from elites.runs.config import Config
-from elites.runs.directory import CONFIG, RESOLVED, RunDirectory
+from elites.runs.directory import CONFIG, FACTS, RunDirectory
 from elites.runs.job import Job
 from elites.runs.recording import Logs
 from elites.training import Run, builders
@@ -129,14 +129,14 @@ def _write(run: Run, config: Config, job: Job, place: RunDirectory) -> None:
     iteration = len(seconds)
     directories.write_json(place / CONFIG, config.to_json())
     facts = job.facts() | {unchanged.FINGERPRINT: unchanged.fingerprint(config, job)}
-    directories.write_json(place / RESOLVED, facts)
+    directories.write_json(place / FACTS, facts)
     environment.record_session(place, "elites.train(...) in Python, and save")
     logs = Logs(place, config, job, None)
     for i in range(iteration):
         logs.iteration(i + 1, {name: values[i] for name, values in metrics.items()}, seconds[i])
     logs.sync()
     logs.close()
-    parts = job.parts(job.arrays(run.state))
+    parts = job.by_file(job.arrays(run.state))
     snapshots.write(place, iteration, parts[WEIGHTS])
     information = {"config": config.to_json(), "seconds": float(seconds[-1])}
     checkpoints.save(place.checkpoints, iteration, parts, information)

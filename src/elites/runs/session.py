@@ -22,19 +22,19 @@ from elites.runs.outcome import Outcome
 
 
 def start(
-    path: Path, config: Config, go_on: bool = False, accept_changed_task: bool = False
+    path: Path, config: Config, resume: bool = False, accept_changed_task: bool = False
 ) -> Outcome:
     """Start a new run in the directory `path`, train it, and return its `Outcome`.
 
-    With `go_on`, continue an existing run if it has the same configuration. With
+    With `resume`, continue an existing run if it has the same configuration. With
     `accept_changed_task`, continue it even if its task or algorithm changed meanwhile.
     """
     config = config.check().absolute()
     run = RunDirectory(path)
-    if not (go_on and run.exists()):
+    if not (resume and run.exists()):
         directories.refuse_existing(path)
         with lock.locked(path):
-            if not (go_on and run.exists()):  # another process may have created it meanwhile
+            if not (resume and run.exists()):  # another process may have created it meanwhile
                 directories.refuse_existing(path)
                 return _train(run, config, fresh=True)
     return _continue(path, lambda saved: config, accept_changed_task)

@@ -22,7 +22,7 @@ from elites.runs.directory import RunDirectory, RunError, path_in_errors
 
 # The files of a run. No other file is packed or unpacked, and no code.
 _LAYOUT = re.compile(
-    r"(config|resolved|environment)\.json|(metrics|reach)\.csv|summary\.md"
+    r"(config|facts|resolved|environment)\.json|(metrics|reevaluations|reach)\.csv|summary\.md"
     r"|events/seed_\d+/events\.out\.tfevents\.[\d.]+"
     r"|checkpoints/\d{9}/(weights\.npz|state\.npz|manifest\.json)|snapshots/\d{9}\.npz"
     r"|evaluation(_\d{9})?/(metrics|cells)\.csv|figures/[a-z_]+\.(png|pdf)|kernels/[\w.-]+"

@@ -71,7 +71,7 @@ def train(
                 last.information[gaps.REEVALUATED] = gaps.reevaluated(run, last.iteration)
         if last and last.iteration >= job.total and _is_finished(run, last.iteration):
             seconds = last.information.get("seconds", 0.0)
-            return Outcome(last.iteration, job.total, seconds, interrupted=False, already=True)
+            return Outcome(last.iteration, job.total, seconds, interrupted=False, was_finished=True)
         _prepare_directory(run, config, job, compared)
         if fresh and (note := _note_on_length(config, job)):
             Progress(job.total).say(note)
@@ -87,7 +87,7 @@ def train(
 
 
 def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Comparison) -> None:
-    """Write config.json, resolved.json and environment.json of a run.
+    """Write config.json, facts.json and environment.json of a run.
 
     Also removes leftovers of a killed process. `compared` is the comparison of a resumed run with
     its recorded task and algorithm.
@@ -95,7 +95,7 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Co
     fingerprint = compared.fingerprint or unchanged.fingerprint(config, job)
     facts = job.facts() | {unchanged.FINGERPRINT: fingerprint}
     directories.write_json(run / directories.CONFIG, config.to_json())
-    directories.write_json(run / directories.RESOLVED, facts)
+    directories.write_json(run / directories.FACTS, facts)
     more = {"accepted_changes": compared.accepted} if compared.accepted else {}
     environment.record_session(run, shlex.join(["elites", *sys.argv[1:]]), **more)
     # A summary marks a run as finished, which it no longer is.
@@ -126,14 +126,14 @@ def _loop(
     keys = seed_keys(config.seed_numbers)
     state = _compile_and_start(config, job, last, keys, progress)
     if last is None:
-        snapshots.write(run, 0, job.parts(job.arrays(state))[WEIGHTS])
+        snapshots.write(run, 0, job.by_file(job.arrays(state))[WEIGHTS])
     record = Recorder(run, config, job, last, progress)
     try:
         while iteration < job.total and not signals.received:
             state, metrics = job.batched.step(state, iteration_keys(keys, iteration + 1))
             iteration += 1
             record.metrics(iteration, metrics)
-            due = config.reach_every and iteration % config.reach_every == 0
+            due = config.reevaluate_every and iteration % config.reevaluate_every == 0
             if due and iteration < job.total:  # the end re-evaluates in any case
                 record.reevaluation(iteration, job.reevaluate(state, keys))
             if iteration % config.checkpoint_every == 0:
@@ -174,7 +174,7 @@ def _compile_and_start(
             refuse_too_much(job.batched.compile(job.shapes, keys), config)
             if last is None:
                 return jax.block_until_ready(job.batched.start(iteration_keys(keys, 0)))
-            state = jax.tree.map(jnp.asarray, job.tree(last.arrays))
+            state = jax.tree.map(jnp.asarray, job.state_of(last.arrays))
             last.arrays.clear()  # so that the replay buffer is not held twice
             return state
     finally:
@@ -251,7 +251,7 @@ def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
                 f"{path} was made by another run than {run / directories.CONFIG} describes: "
                 f"{'; '.join(differing)}"
             )
-        return checkpoints.load(path, (WEIGHTS, STATE), job.expected)
+        return checkpoints.load(path, (WEIGHTS, STATE), job.expected_arrays)
 
     found = checkpoints.newest(run.checkpoints, read, warn)
     if found is not None:

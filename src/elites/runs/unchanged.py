@@ -1,6 +1,6 @@
 """Compare a run's task and algorithm with those that it was trained with.
 
-`resolved.json` holds facts about them, such as sizes and bounds, and fingerprints of their code.
+`facts.json` holds facts about them, such as sizes and bounds, and fingerprints of their code.
 Resuming is refused if anything changed, because the archive would mix results of two tasks.
 Loading is refused if a fact changed that decides what the files mean, and warns otherwise.
 """
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from elites import references, training
 from elites.runs import fingerprints
 from elites.runs.config import Config
-from elites.runs.directory import RESOLVED, RunDirectory
+from elites.runs.directory import FACTS, RunDirectory
 from elites.runs.files import read_record
 from elites.runs.job import Job
 from elites.words import warn
@@ -120,15 +120,15 @@ def _changed_code(recorded: Mapping[str, Any], config: Config, job: Job) -> list
 
 
 def _recorded(run: RunDirectory) -> dict[str, Any]:
-    """Return the facts of a run, the entries of resolved.json. Empty if the file is missing."""
-    path = run / RESOLVED
+    """Return the facts of a run, the entries of facts.json. Empty if the file is missing."""
+    path = run / FACTS
     return read_record(path, {}) if path.exists() else {}
 
 
 def _fingerprint(before: Mapping[str, Any]) -> dict[str, Any]:
     """Return the recorded digests of code, keyed `task` and `algorithm`.
 
-    `before` are the contents of `resolved.json`. Returns an empty dictionary for runs of older
+    `before` are the contents of `facts.json`. Returns an empty dictionary for runs of older
     versions, which recorded none.
     """
     recorded = before.get(FINGERPRINT)
@@ -138,7 +138,7 @@ def _fingerprint(before: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed_facts(before: Mapping[str, Any], job: Job, but: Collection[str]) -> dict[str, str]:
-    """Return sentences about facts (entries of resolved.json) that changed, by the fact's name.
+    """Return sentences about facts (entries of facts.json) that changed, by the fact's name.
 
     `before` are the recorded facts. Facts named in `but` are ignored.
     """

@@ -52,7 +52,7 @@ class Plan:
     evaluations: int | None = None
     """Budget of each seed. None takes the preset's budget."""
     checkpoint_every: int | None = None
-    reach_every: int | None = None
+    reevaluate_every: int | None = None
     hp: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def config(self, task: str, algorithm: str, seeds: range) -> Config:
@@ -61,7 +61,7 @@ class Plan:
         hp = Hyperparameters.of({**vars(base.hp), **self.hp})
         given = {
             name: getattr(self, name)
-            for name in ("evaluations", "checkpoint_every", "reach_every")
+            for name in ("evaluations", "checkpoint_every", "reevaluate_every")
             if getattr(self, name) is not None
         }
         return dataclasses.replace(
@@ -154,7 +154,7 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
         names = [references.short_name(entry) for entry in entries]
         if len(set(names)) < len(names):
             raise refusal(f"{name} has two of the same name: {', '.join(names)}", name)
-    for name in ("seeds", "first_seed", "evaluations", "checkpoint_every", "reach_every"):
+    for name in ("seeds", "first_seed", "evaluations", "checkpoint_every", "reevaluate_every"):
         value = values.get(name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
             raise refusal(f"{name} must be a whole number, got {value!r}", name)

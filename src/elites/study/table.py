@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from elites.runs.directory import METRICS, RESOLVED, RunError
+from elites.runs.directory import FACTS, METRICS, RunError
 from elites.runs.files import read_record
 from elites.study.study import Item, Study
 from elites.words import columns, duration, shortened
@@ -35,7 +35,7 @@ def read_progress(study: Study, item: Item) -> RunProgress | None:
     """
     run = study.run(item)
     with contextlib.suppress(OSError, RunError, ValueError, KeyError, IndexError):
-        total = read_record(run / RESOLVED, {"iterations": int})["iterations"]
+        total = read_record(run / FACTS, {"iterations": int})["iterations"]
         first, last = _ends(run / METRICS)
         done, since = int(last[0]) - int(first[0]), float(last[-1]) - float(first[-1])
         rate = done / since if since > 0 else 0.0

@@ -37,7 +37,7 @@ def compute(study: Study, item: Item) -> int:
     Errors are printed to stderr.
     """
     try:
-        outcome = session.start(study.run(item).path, study.config(item), go_on=True)
+        outcome = session.start(study.run(item).path, study.config(item), resume=True)
     except (TooLargeError, OutOfMemoryError) as error:
         print(f"elites: {error}", file=sys.stderr)
         return TOO_LARGE

@@ -33,7 +33,7 @@ def make_axes(size: int, names: Sequence[str] = (), units: Sequence[str] = ()) -
 
 
 def axes_of_facts(facts: Mapping[str, Any]) -> tuple[Axis, ...]:
-    """Return the descriptor axes of a run from its facts, the entries of `resolved.json`.
+    """Return the descriptor axes of a run from its facts, the entries of `facts.json`.
 
     Runs of earlier versions have no names. They get the default ones, and so do damaged entries.
     """

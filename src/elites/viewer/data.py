@@ -19,7 +19,7 @@ from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.checkpoint import WEIGHTS
-from elites.runs.directory import CONFIG, ENVIRONMENT, METRICS, RESOLVED, RunDirectory, RunError
+from elites.runs.directory import CONFIG, ENVIRONMENT, FACTS, METRICS, RunDirectory, RunError
 from elites.runs.voronoi import polygons
 from elites.tasks.axes import axes_of_facts
 
@@ -71,8 +71,8 @@ def identity(run: RunDirectory) -> str:
 def describe(run: RunDirectory) -> dict[str, Any]:
     """Return a description of a run for the page: names, seeds, descriptor axes and iterations.
 
-    `iterations` has the iterations with a snapshot, which is an archive without policies. `kept`
-    has those whose policies can also be played.
+    `iterations` has the iterations with a snapshot, which is an archive without policies.
+    `playable` has those whose policies can also be played.
     """
     facts = _facts(run)
     kept = kept_iterations(run)  # read first, because a snapshot is written before its checkpoint
@@ -83,7 +83,7 @@ def describe(run: RunDirectory) -> dict[str, Any]:
         "task": facts["task"],
         "algorithm": facts["algorithm"],
         "seeds": list(run.config().seed_numbers),
-        "total": facts["iterations"],
+        "planned_iterations": facts["iterations"],
         "episode_length": facts["episode_length"],
         "deterministic": facts["deterministic"],
         "descriptor": facts["descriptor"],
@@ -91,17 +91,17 @@ def describe(run: RunDirectory) -> dict[str, Any]:
         "low": facts["descriptor_low"],
         "high": facts["descriptor_high"],
         "origins": facts["origins"],
-        "conditioned": facts["actor_conditioned"],
+        "actor_conditioned": facts["actor_conditioned"],
         "iterations": snapshot_iterations,
-        "kept": [iteration for iteration in kept if iteration in snapshot_iterations],
-        "evaluated": max(_evaluations(run), default=None),
+        "playable": [iteration for iteration in kept if iteration in snapshot_iterations],
+        "evaluated_at": max(_evaluations(run), default=None),
         "trained_on": _trained_on(run),
     }
 
 
 def _facts(run: RunDirectory) -> dict[str, Any]:
     """Return the facts about task and algorithm that were saved with the run, by name."""
-    path = run / RESOLVED
+    path = run / FACTS
     if not is_inside(run, path):
         raise NotFoundError(f"{path} is missing, or is a link out of the run")
     return directories.read_facts(run)

@@ -75,7 +75,7 @@ def export(
         "all_seeds": about["seeds"],
         "seeds": seeds,
         "iterations": iterations,
-        "kept": [] if last is None else [last],
+        "playable": [] if last is None else [last],
     }
     write_text(path, _page(responses))
     return len(recorded), path.stat().st_size

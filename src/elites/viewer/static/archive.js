@@ -39,9 +39,9 @@ function describeCell(cell) {
 /** Load the archive of the chosen seed and iteration, and show it on the map. */
 export async function showArchive() {
   const when = iteration();
-  $("iteration-value").textContent = `${when} of ${state.run.total}`;
-  $("iteration").setAttribute("aria-valuetext", `iteration ${when} of ${state.run.total}`);
-  const keyOfChosen = () => `${seed()} ${iteration()} ${state.run.evaluated}`;
+  $("iteration-value").textContent = `${when} of ${state.run.planned_iterations}`;
+  $("iteration").setAttribute("aria-valuetext", `iteration ${when} of ${state.run.planned_iterations}`);
+  const keyOfChosen = () => `${seed()} ${iteration()} ${state.run.evaluated_at}`;
   const key = keyOfChosen();
   if (!cache.has(key)) {
     try {
@@ -81,8 +81,8 @@ function showSummary(when) {
   if (filled && (!state.fitnessRange || when === run.iterations.at(-1))) {
     state.fitnessRange = extent([...fitness, ...(state.fitnessRange ?? [])]);
   }
-  const kept = run.kept.join(" and ") || "no iteration";
-  $("playback-note").textContent = run.kept.includes(when)
+  const kept = run.playable.join(" and ") || "no iteration";
+  $("playback-note").textContent = run.playable.includes(when)
     ? ""
     : `Iteration ${when} cannot be played. Policies are kept for ${kept}.`;
 }

@@ -14,7 +14,7 @@ export const INTERVAL = 3000; // milliseconds between two updates
  */
 export function newestPlayable() {
   // A snapshot is written before its checkpoint, so the newest snapshot may have no policies yet.
-  const position = state.run.iterations.indexOf(state.run.kept.at(-1));
+  const position = state.run.iterations.indexOf(state.run.playable.at(-1));
   return position >= 0 ? position : state.run.iterations.length - 1;
 }
 
@@ -46,11 +46,16 @@ export async function catchUp() {
   if (now.id !== run.id) return location.reload(); // the server shows another run
   checkIterations(now);
   const before = iteration();
-  const changed = now.evaluated !== run.evaluated || now.kept.join() !== run.kept.join();
-  state.run = { ...run, kept: now.kept, evaluated: now.evaluated, total: now.total };
+  const changed = now.evaluated_at !== run.evaluated_at || now.playable.join() !== run.playable.join();
+  state.run = {
+    ...run,
+    playable: now.playable,
+    evaluated_at: now.evaluated_at,
+    planned_iterations: now.planned_iterations,
+  };
   setIterations(now.iterations);
   if (changed || !state.archive || iteration() !== before) await showArchive();
-  $("iteration-value").textContent = `${iteration()} of ${state.run.total}`;
+  $("iteration-value").textContent = `${iteration()} of ${state.run.planned_iterations}`;
   if (await updateMetrics()) showCurves();
 }
 

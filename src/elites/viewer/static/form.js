@@ -7,7 +7,7 @@ import { axisLabel, state } from "./state.js";
 
 /** Build the form that requests a descriptor, and the choice of axes, for the run's descriptor. */
 export function buildForm() {
-  const { low, axes, conditioned } = state.run;
+  const { low, axes, actor_conditioned: conditioned } = state.run;
   $("request-numbers").replaceChildren(...low.map((_, axis) => createInput(axis)));
   $("request").hidden = exported || !conditioned;
   const pairs = low.flatMap((_, i) =>

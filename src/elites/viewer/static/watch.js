@@ -23,7 +23,7 @@ export function pick(cell, values) {
     return showMessage("This is an exported page. It contains recordings of the marked cells only.");
   }
   if (cell >= 0 && !clickRequests() && state.archive.fitness[cell] !== null) return watch(cell);
-  if (!state.run.conditioned) {
+  if (!state.run.actor_conditioned) {
     selectIfAny(cell);
     return showMessage(cell >= 0 ? `Cell ${cell} is empty, and ${noActor()}` : noActor());
   }
