@@ -11,6 +11,13 @@ def warn(text: str) -> None:
     print(f"elites: warning: {text}", file=sys.stderr, flush=True)
 
 
+def one_line(error: BaseException) -> str:
+    """Return the message of an exception in one line."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).splitlines())
+
+
 def number(value: float) -> str:
     """Return a number as text with about four digits, and NaN as a dash."""
     if value != value:

@@ -34,7 +34,7 @@ import elites
 from elites.cli import catalogue, parsing, runs, study, train, view
 from elites.core.catalogue import suggestion
 from elites.runs.directory import RunError
-from elites.words import columns
+from elites.words import columns, one_line
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": train.Train,
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, RunError) as error:
         if os.environ.get("ELITES_DEBUG"):
             raise
-        print("elites:", _one_line(error), file=sys.stderr)
+        print("elites:", one_line(error), file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
 
 
@@ -117,10 +117,3 @@ def _help() -> str:
 def _first_line(command: Callable[..., Any]) -> str:
     """Return the first line of a command's docstring, without the full stop."""
     return (command.__doc__ or "").partition("\n")[0].rstrip(".")
-
-
-def _one_line(error: Exception) -> str:
-    """Return the message of an exception in one line."""
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).splitlines())

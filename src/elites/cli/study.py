@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from elites import trust
 from elites.cli.common import STOPPED, program, shown
 from elites.runs import lock, packages
 from elites.words import counted
@@ -39,6 +40,7 @@ def study(
 
     chosen = plans.read(plan)
     path = output or Path("studies") / Path(plan).stem
+    trust.record(*chosen.tasks, *chosen.algorithms)  # the user's plan names them
     import jax
 
     from elites.study import engines, scheduler
@@ -49,15 +51,18 @@ def study(
     plans.refuse_small_budget(chosen, plan)
     with lock.locked(path):
         opened = studies.open_study(path, chosen)
+        live = Live(opened)
         if engine == "ray":
             from elites.study.on_ray import RayEngine
 
             where = RayEngine(address, cpus, gpus)
+            live.say(where.text)
         else:
             where = engines.LocalEngine(jobs)
-        result = scheduler.run_unfinished(opened, where, Live(opened))
+        result = scheduler.run_unfinished(opened, where, live)
     if result.stopped:
-        again = f"{program()} study {shlex.quote(plan)} --output {shlex.quote(str(path))}"
+        on_ray = {"engine": engine, "address": address, "cpus": cpus, "gpus": gpus}
+        again = _again(plan, path, **(on_ray if engine == "ray" else {"jobs": jobs}))
         print(
             f"stopped with {counted(result.done, 'run')} done; everything is saved. "
             f"Continue with: {again}"
@@ -67,6 +72,16 @@ def study(
     for item in result.failed:
         print(f"failed: {item.name}: {item.error}", file=sys.stderr)
     return 1 if result.failed else 0
+
+
+def _again(plan: str, path: Path, **options: object) -> str:
+    """Return the command that continues a study, with the options that were given."""
+    parts = [program(), "study", shlex.quote(plan), "--output", shlex.quote(str(path))]
+    for name, value in options.items():
+        if value is not None:
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            parts += [f"--{name}", shlex.quote(text)]
+    return " ".join(parts)
 
 
 def _check_engine(

@@ -72,6 +72,8 @@ def train(
         if last and last.iteration >= job.total and _is_finished(run, last.iteration):
             seconds = last.information.get("seconds", 0.0)
             return Outcome(last.iteration, job.total, seconds, interrupted=False, was_finished=True)
+        if last and (note := environment.note_on_devices(run, config.seeds)):
+            warn(note)
         _prepare_directory(run, config, job, compared)
         if fresh and (note := _note_on_length(config, job)):
             Progress(job.total).say(note)
