@@ -4,8 +4,7 @@ import io
 import json
 from pathlib import Path
 
-import pytest
-
+from elites import trust
 from elites.study import scheduler, study
 from elites.study.engines import LocalEngine
 from elites.study.plan import Plan
@@ -62,8 +61,6 @@ def compute(path: Path, own: Path, names: tuple[str, ...], monkeypatch) -> dict[
 
 
 def test_the_reason_of_a_failure_is_that_of_this_attempt(tmp_path, monkeypatch):
-    from elites import trust
-
     own = tmp_path / "own.py"
     own.write_text(OWN)
     trust.record(f"{own}:killed")
@@ -80,8 +77,6 @@ def test_the_reason_of_a_failure_is_that_of_this_attempt(tmp_path, monkeypatch):
 
 
 def test_a_worker_runs_what_the_study_trusts_and_never_asks(tmp_path, monkeypatch):
-    from elites import trust
-
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(trust, "_approved", set())
     own = tmp_path / "own.py"
