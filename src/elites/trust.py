@@ -34,7 +34,11 @@ _approved: set[str] = set()
 
 
 class UntrustedError(ValueError):
-    """A run names a file that the user has not trusted."""
+    """A run names a file that the user has not trusted. `what` says which one."""
+
+    def __init__(self, what: str, remedy: str):
+        super().__init__(f"{what}. {remedy}")
+        self.what = what
 
 
 def files(*names: str) -> list[Path]:
@@ -80,7 +84,7 @@ def require(owner: object, *names: str, remedy: str = REMEDY) -> None:
     before = _recorded_paths()
     which = {True: "which changed since you trusted it", False: "which is new to you"}
     texts = [f"{path}, {which[str(path) in before]}" for path in found]
-    raise UntrustedError(f"{owner} needs to run the code in {listed(texts)}. {remedy}")
+    raise UntrustedError(f"{owner} needs to run the code in {listed(texts)}", remedy)
 
 
 def _digest(path: Path) -> str:

@@ -47,15 +47,15 @@ def trusted_config(run: RunDirectory, trust_task: bool) -> Config:
         if not trust_task:
             trust.require(run.path, *names)
     except trust.UntrustedError as error:
-        if not _agrees(str(error)):
+        if not _agrees(f"{error.what}. Trust it?"):
             raise
     trust.record(*names)
     return config
 
 
-def _agrees(message: str) -> bool:
-    """Return whether the user answers a question with yes. Never asks without a terminal."""
+def _agrees(question: str) -> bool:
+    """Return whether the user answers a question with yes. Without a terminal, returns False."""
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
         return False
-    print(f"elites: {message}\nTrust it? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"elites: {question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

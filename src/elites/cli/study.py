@@ -20,7 +20,9 @@ def study(
     output: Annotated[Path | None, shown("PATH", "studies/PLAN")] = None,
     jobs: Annotated[int | None, shown("INT", "one for each GPU, or one")] = None,
     engine: Literal["local", "ray"] = "local",
-    address: Annotated[str | None, shown("HOST:PORT", "a new cluster on this machine")] = None,
+    address: Annotated[
+        str | None, shown("HOST:PORT", "RAY_ADDRESS, or a cluster on this machine")
+    ] = None,
     cpus: float = 1,
     gpus: float = 0,
 ) -> int:

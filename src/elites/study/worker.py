@@ -11,6 +11,7 @@ the study trusts.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import os
 import signal
@@ -47,6 +48,8 @@ def main(arguments: list[str]) -> int:
     path, name, parent, pipe, *digests = arguments
     _end_with_parent(int(parent))
     trust.approve(digests)
+    now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    print(f"elites: a worker starts at {now}", file=sys.stderr, flush=True)
     ending = compute(Study(Path(path)), name)
     if ending.reason:
         print(f"elites: {ending.reason}", file=sys.stderr)
