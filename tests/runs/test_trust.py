@@ -87,6 +87,7 @@ def test_a_received_run_runs_no_code(received, tmp_path):
         ("view", run, "--export", tmp_path / "page.html"),
         ("evaluate", run),
         ("resume", run, "--evaluations", 352),
+        ("distil", run),
     ):
         done = elites(*arguments)
         line = complaint(done, 2)

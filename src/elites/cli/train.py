@@ -1,4 +1,4 @@
-"""Commands that train: start a run, continue one, and the demo."""
+"""Commands that train: start a run, continue one, distil its archive, and the demo."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import tyro
 
 from elites import trust
 from elites.cli.common import STOPPED, RunPath, program, shown, trusted_config
+from elites.core.hyperparameters import Hyperparameters
 from elites.runs import directory as directories
 from elites.runs import session
 from elites.runs.config import Config, Device, preset
@@ -36,6 +37,8 @@ class Train:
     def __call__(self) -> int:
         if self.accept_changed_task and not self.resume:
             raise ValueError("--accept-changed-task is for --resume")
+        self.config.check()
+        trust.record(self.config.task, self.config.algorithm)  # the user has named their files
         return _train(self.config, self.output, self.resume, self.accept_changed_task)
 
     @classmethod
@@ -83,6 +86,55 @@ def resume(
     return _report(run, session.resume(run, accept_changed_task, **changes))
 
 
+def distil(
+    run: RunPath,
+    output: Annotated[Path | None, shown("PATH", "RUN-distilled")] = None,
+    iterations: int = 100,
+    steps: int = Hyperparameters.distil_steps,
+    learning_rate: float = Hyperparameters.distil_learning_rate,
+    hidden: tuple[int, ...] = Hyperparameters.actor_hidden,
+    checkpoint_every: int = 10,
+    reevaluate_every: int = 20,
+    device: Device = "auto",
+    resume: bool = False,
+    trust_task: bool = False,
+) -> int:
+    """Fit one policy to the archive of a run, so that it performs any of its behaviours on request.
+
+    The result is a run with the same archive and the policy as its actor: evaluate it, view it,
+    export it. Each iteration rolls out elites and the policy asked for the same descriptors, and
+    fits the policy to the actions of the elites in all states that were visited.
+
+    Args:
+        run: Run directory, of any algorithm.
+        output: Directory of the new run.
+        iterations: Rounds of rollouts and fitting.
+        steps: Gradient steps in an iteration.
+        learning_rate: Learning rate at the beginning. It is halved after 10 iterations, and so on.
+        hidden: Sizes of the policy's hidden layers.
+        checkpoint_every: Iterations between two checkpoints.
+        reevaluate_every: Iterations between two evaluations of the policy in all cells.
+        device: Device to compute on.
+        resume: Continue if the output directory already holds this distillation.
+        trust_task: Run the file of the task or algorithm that the run names, and remember its
+            contents as trusted. Needed for runs of other people.
+    """
+    source = run.resolve()
+    config = dataclasses.replace(
+        trusted_config(directories.existing(run), trust_task).for_distillation(
+            str(source),
+            iterations,
+            distil_steps=steps,
+            distil_learning_rate=learning_rate,
+            actor_hidden=hidden,
+        ),
+        checkpoint_every=checkpoint_every,
+        reevaluate_every=reevaluate_every,
+        device=device,
+    )
+    return _train(config, output or source.with_name(f"{source.name}-distilled"), resume)
+
+
 def demo(output: Path = Path("demo")) -> int:
     """Train DCG-MAP-Elites on a walking robot in a few minutes and plot the result.
 
@@ -107,12 +159,8 @@ next       {elites} view {output}    explore the archive in the browser
 def _train(
     config: Config, output: Path | None, resume: bool, accept_changed_task: bool = False
 ) -> int:
-    """Start or resume a run, print how training ended, and return the exit code.
-
-    The user has named the files of the configuration, and so trusts them.
-    """
+    """Start or resume a run, print how training ended, and return the exit code."""
     config.check()
-    trust.record(config.task, config.algorithm)
     path = output or Path("runs") / config.name
     return _report(path, session.start(path, config, resume, accept_changed_task))
 

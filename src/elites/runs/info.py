@@ -22,7 +22,8 @@ def describe(run: RunDirectory) -> str:
             iterations=f"{facts['iterations']}, for {config.evaluations:,} evaluations",
             policy=f"{'-'.join(map(str, facts['policy_layers']))}, "
             f"{facts['policy_parameters']:,} parameters",
-            archive=f"{config.hp.cells} cells",
+            archive=f"{config.hp.cells} cells"
+            + (f", of {config.start_from}" if config.start_from else ""),
         )
     lines += _rows(**_progress(run))
     if missing := gaps.find(run):
