@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import pty
 import py_compile
@@ -16,6 +17,7 @@ import pytest
 
 import elites as package
 from elites import trust
+from elites.cli import COMMANDS
 from program import (
     HERE,
     SMOKE,
@@ -133,6 +135,15 @@ def test_info_and_plot_never_run_the_file(received, tmp_path):
     assert not has_run(task)
     task.unlink()
     succeed("info", run)
+
+
+def test_every_command_for_runs_asks_or_never_runs_the_file():
+    """A new command for runs takes --trust-task, or is entered here with a test above."""
+    for name, function in COMMANDS.items():
+        parameters = inspect.signature(function).parameters
+        takes_runs = "run" in parameters or "runs" in parameters
+        never = name in ("info", "plot", "pack")
+        assert ("trust_task" in parameters) == (takes_runs and not never), name
 
 
 @pytest.mark.usefixtures("quick_compiler")
