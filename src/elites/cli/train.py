@@ -119,6 +119,8 @@ def distil(
         trust_task: Run the file of the task or algorithm that the run names, and remember its
             contents as trusted. Needed for runs of other people.
     """
+    if iterations < 1:
+        raise ValueError(f"--iterations must be at least 1, got {iterations}")
     source = run.resolve()
     config = dataclasses.replace(
         trusted_config(directories.existing(run), trust_task).for_distillation(
