@@ -82,7 +82,10 @@ def require(owner: object, *names: str, remedy: str = REMEDY) -> None:
     if not found:
         return
     before = _recorded_paths()
-    which = {True: "which changed since you trusted it", False: "which is new to you"}
+    which = {
+        True: "which changed since you trusted it",
+        False: "whose contents you have not trusted",
+    }
     texts = [f"{path}, {which[str(path) in before]}" for path in found]
     raise UntrustedError(f"{owner} needs to run the code in {listed(texts)}", remedy)
 

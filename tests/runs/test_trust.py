@@ -93,7 +93,7 @@ def test_a_received_run_runs_no_code(received, tmp_path):
     ):
         done = elites(*arguments)
         line = complaint(done, 2)
-        assert f"{run} needs to run the code in {task}, which is new to you" in line
+        assert f"{run} needs to run the code in {task}, whose contents you have not trusted" in line
         assert "Read it, then repeat with --trust-task" in line
         assert len(done.stderr.splitlines()) == 1
         assert not has_run(task)
@@ -182,9 +182,12 @@ def test_an_algorithm_is_a_file_too(received, tmp_path):
     own = Path(shutil.copy(HERE / "own_algorithms.py", tmp_path / "own.py"))
     edit_json(run / "config.json", lambda config: config.update(algorithm=f"{own}:mutation"))
     line = complaint(elites("evaluate", run), 2)
-    assert f"{task}, which is new to you and {own}, which is new to you" in line
+    unknown = "whose contents you have not trusted"
+    assert f"{task}, {unknown} and {own}, {unknown}" in line
     trust.record(f"{task}:paid")
-    assert f"the code in {own}, which is new to you" in complaint(elites("evaluate", run), 2)
+    assert f"the code in {own}, whose contents you have not trusted" in complaint(
+        elites("evaluate", run), 2
+    )
     assert not has_run(task)
 
 
@@ -259,7 +262,7 @@ def test_a_yes_on_a_terminal_is_trust(received, tmp_path):
     policy = ("export", run, tmp_path / "policy.safetensors")
     code, shown = answered(policy, b"n\n")
     assert code == 2, shown
-    assert f"{task}, which is new to you" in shown.replace("\r\n", "")
+    assert f"{task}, whose contents you have not trusted" in shown.replace("\r\n", "")
     assert not has_run(task)
     code, shown = answered(policy, b"y\n")
     assert code == 0, shown

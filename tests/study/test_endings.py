@@ -82,7 +82,9 @@ def test_a_worker_runs_what_the_study_trusts_and_never_asks(tmp_path, monkeypatc
     own = tmp_path / "own.py"
     own.write_text("open(__file__ + '.ran', 'w')\n" + OWN)
     errors = compute(tmp_path / "first", own, ("killed",), monkeypatch)
-    assert f"needs to run the code in {own}, which is new to you" in errors["killed"]
+    assert (
+        f"needs to run the code in {own}, whose contents you have not trusted" in errors["killed"]
+    )
     assert errors["killed"].endswith("Start the study again to use it")
     assert not (tmp_path / "own.py.ran").exists()
     # Trusted by the process of the study alone, because nothing can be recorded.
