@@ -19,26 +19,26 @@ def one_line(error: BaseException) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number as text with about four digits, and NaN as a dash."""
+    """Return a number as text with about four significant digits. NaN becomes a dash."""
     if value != value:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun in singular or plural as text: "1 seed", "8 seeds"."""
+    """Return a number followed by its noun in the singular or plural: "1 seed", "8 seeds"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def listed(texts: Sequence[str]) -> str:
-    """Return texts as one text, an enumeration: "a, b and c"."""
+    """Join texts with commas and a final "and": "a, b and c"."""
     return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
 
 def spans(numbers: Iterable[int], most: int = 4) -> str:
     """Return whole numbers as a text of ranges: "4 to 7 and 9".
 
-    Numbers beyond `most` ranges are only counted.
+    After the first `most` ranges, only the count of the remaining integers is given: "12 more".
     """
     found: list[list[int]] = []
     for number in sorted(numbers):
@@ -75,9 +75,9 @@ def duration(seconds: float) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """Return a text cut between two words to at most `width` characters.
+    """Return a text cut to at most `width` characters, between two words if possible.
 
-    An ellipsis marks the cut.
+    An ellipsis marks the cut. A text that fits is returned unchanged.
     """
     if len(text) <= width:
         return text
@@ -86,9 +86,9 @@ def shortened(text: str, width: int) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Return the rows of a table as lines of text with aligned columns.
+    """Return one line of text for each row of a table, with aligned columns.
 
-    The columns whose numbers are in `right` are aligned to the right.
+    `right` holds the indices of the columns to align to the right.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
