@@ -1,19 +1,20 @@
 """References to functions of the user's own, as FILE.py:FUNCTION.
 
 A task or an algorithm of one's own is named this way on the command line and in a saved run. Only
-`load` runs code of the file.
+`load` runs code of the file. The module `trust` decides whether the file of a saved run may run.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.machinery
 import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 
@@ -31,12 +32,21 @@ def check(kind: str, name: str) -> str:
     It raises if the form is wrong or the file is missing. `kind` is what the function returns,
     "task" or "algorithm", for the message.
     """
+    where = check_form(kind, name).rpartition(":")[0]
+    if not Path(where).is_file():
+        raise ValueError(f"{kind} '{name}': there is no file {where}")
+    return name
+
+
+def check_form(kind: str, name: str) -> str:
+    """Return the reference unchanged, or raise a ValueError if it is not FILE.py:FUNCTION.
+
+    The file need not exist.
+    """
     where, _, function = name.rpartition(":")
     if not where.endswith(".py") or not function.isidentifier():
         article = "an" if kind[0] in "aeiou" else "a"
         raise ValueError(f"{article} {kind} of your own is given as FILE.py:FUNCTION, got '{name}'")
-    if not Path(where).is_file():
-        raise ValueError(f"{kind} '{name}': there is no file {where}")
     return name
 
 
@@ -67,13 +77,32 @@ def load(name: str) -> Any:
 
 
 @functools.cache
+def source(where: str) -> bytes:
+    """Return the contents of a Python file, the ones that run in this process.
+
+    The file is read once, so that what was checked is what runs, even if the file changes between.
+    """
+    return Path(where).read_bytes()
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loader that runs the contents of `source`, never compiled code from `__pycache__`."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the compiled contents of the file."""
+        del fullname
+        return self.source_to_code(source(self.path), self.path)
+
+
+@functools.cache
 def _module(where: str) -> ModuleType:
     """Run a Python file and return it as a module.
 
     Files with the same name in different folders become different modules.
     """
     number = hashlib.sha256(where.encode()).hexdigest()[:8]
-    spec = importlib.util.spec_from_file_location(f"elites_own_{Path(where).stem}_{number}", where)
+    name = f"elites_own_{Path(where).stem}_{number}"
+    spec = importlib.util.spec_from_file_location(name, where, loader=_Loader(name, where))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

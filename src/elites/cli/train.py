@@ -9,7 +9,8 @@ from typing import Annotated
 
 import tyro
 
-from elites.cli.common import STOPPED, RunPath, program, shown
+from elites import trust
+from elites.cli.common import STOPPED, RunPath, program, shown, trusted_config
 from elites.core.hyperparameters import Hyperparameters
 from elites.output import errors_as_warnings, say
 from elites.runs import directory as directories
@@ -36,6 +37,8 @@ class Train:
     def __call__(self) -> int:
         if self.accept_changed_task and not self.resume:
             raise ValueError("--accept-changed-task is for --resume")
+        self.config.check()
+        trust.record(self.config.task, self.config.algorithm)  # the user has named their files
         return _train(self.config, self.output, self.resume, self.accept_changed_task)
 
     @classmethod
@@ -57,6 +60,7 @@ def resume(
     reevaluate_every: Annotated[int | None, shown("INT", "unchanged")] = None,
     device: Annotated[Device | None, shown("{auto,cpu,gpu}", "unchanged")] = None,
     accept_changed_task: bool = False,
+    trust_task: bool = False,
 ) -> int:
     """Continue a run from its last complete checkpoint.
 
@@ -68,6 +72,8 @@ def resume(
         device: Device to compute on from now on. Only the same device gives the same bits.
         accept_changed_task: Continue even if the code of the task or of the algorithm has changed
             since the run was trained. The run records it.
+        trust_task: Run the file of the task or algorithm that the run names, and remember its
+            contents as trusted. Needed for runs of other people.
     """
     given = {
         "evaluations": evaluations,
@@ -76,6 +82,7 @@ def resume(
         "device": device,
     }
     changes = {name: value for name, value in given.items() if value is not None}
+    trusted_config(directories.existing(run), trust_task)
     return _report(run, session.resume(run, accept_changed_task, **changes))
 
 
@@ -90,6 +97,7 @@ def distil(
     reevaluate_every: int = 20,
     device: Device = "auto",
     resume: bool = False,
+    trust_task: bool = False,
 ) -> int:
     """Fit one policy to the archive of a run, to perform any of its behaviours on request.
 
@@ -107,14 +115,14 @@ def distil(
         reevaluate_every: Iterations between two evaluations of the policy in all cells.
         device: Device to compute on.
         resume: Continue if the output directory already holds this distillation.
+        trust_task: Run the file of the task or algorithm that the run names, and remember its
+            contents as trusted. Needed for runs of other people.
     """
     if iterations < 1:
         raise ValueError(f"--iterations must be at least 1, got {iterations}")
     source = run.resolve()
     config = dataclasses.replace(
-        directories.existing(run)
-        .config()
-        .for_distillation(
+        trusted_config(directories.existing(run), trust_task).for_distillation(
             str(source),
             iterations,
             distil_steps=steps,

@@ -1,6 +1,7 @@
 """Start a run or continue one, after checking that this is allowed. Loads JAX only to train.
 
-`start` creates a run. `resume` continues from the last complete checkpoint, to the same bits.
+`start` creates a run. `resume` continues from the last complete checkpoint, to the same bits. Both
+raise an `UntrustedError` if the user has not trusted a file that the configuration names.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from elites import output
+from elites import output, trust
 from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import lock
@@ -76,6 +77,7 @@ def _train(
 
     Raises `Interrupted` after a signal before the first file is written.
     """
+    trust.require(run.path, config.task, config.algorithm)
     with Signals("before training starts") as signals:
         from elites.runs import trainer
 

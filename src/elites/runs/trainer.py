@@ -83,6 +83,8 @@ def train(
             return Outcome(last.iteration, job.total, seconds, interrupted=False, was_finished=True)
         signals.check()
         signals.when = "after this iteration"
+        if last and (note := environment.note_on_devices(run, config.seeds)):
+            warn(note)
         _prepare_directory(run, config, job, compared)
         if fresh and (note := _note_on_length(config, job)):
             Progress(job.total).say(note)
