@@ -119,8 +119,14 @@ def _first_line(command: Callable[..., Any]) -> str:
     return (command.__doc__ or "").partition("\n")[0].rstrip(".")
 
 
+_LONGEST = 1500  # characters of a message
+
+
 def _one_line(error: Exception) -> str:
-    """Return the message of an exception in one line."""
+    """Return the message of an exception in one line of printable characters."""
+    text = str(error)
     if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).splitlines())
+        text = f"{error.filename}: {error.strerror}"
+    # Text of a damaged file may contain control characters, which a terminal would obey.
+    line = "".join(c if c.isprintable() else " " for c in " ".join(text.splitlines()))
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."

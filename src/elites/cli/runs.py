@@ -26,7 +26,7 @@ def evaluate(
         device: Device to compute on. On the training device, an archive is reproduced to the bit.
     """
     directory = directories.existing(run)
-    config = directory.config().check()
+    config = directory.checked_config()
     from elites.runs import evaluation, job
 
     job.choose_device(device)
@@ -94,7 +94,7 @@ def export(
     from elites.runs import formats
 
     formats.check(output)
-    directory.config().check()
+    directory.checked_config()
     from elites.runs import export as exporting
     from elites.runs import saved
 

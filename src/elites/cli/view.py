@@ -44,7 +44,7 @@ def view(
         if host != _LOCAL or port is not None:
             raise ValueError("--host and --port are not for --export, which serves nothing")
         _check_export(export, cells, rollouts)
-    directory.config().check()
+    directory.checked_config()
     import jax
 
     jax.config.update("jax_platforms", "cpu")  # a GPU may be training

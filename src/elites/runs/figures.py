@@ -63,7 +63,8 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
             # An evaluation of another iteration belongs to another archive.
             current = evaluation.iteration_of(run.evaluation) == int(snapshot["iteration"])
             if facts["actor_conditioned"] and current:
-                cells = logs.read_table(run.evaluation / "cells.csv")
+                shape = snapshot["centroids"].shape
+                cells = evaluation.read_cells(run.evaluation, *shape)
                 figure = _reach_figure(facts, snapshot, cells, seeds[index])
                 drawn.append(_save(figure, run, "actor"))
         table = logs.metrics(run)

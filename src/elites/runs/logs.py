@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from elites.runs.directory import METRICS, RunDirectory, RunError, flush, path_in_errors, write_text
-from elites.runs.files import read_csv
+from elites.files import RunError, read_csv, shown
+from elites.runs.directory import METRICS, RunDirectory, flush, path_in_errors, write_text
 
 # ------------------------------------------------------------------------------------------- CSV
 
@@ -93,27 +94,60 @@ def _drop_rows_after(path: Path, columns: Sequence[str], iteration: int) -> None
             f"{', '.join(columns)}. Move the file away to continue without it"
         )
     place = header.index("iteration")
-    kept = [row for row in rows if int(row[place]) <= iteration]
-    kept.sort(key=lambda row: int(row[place]))
+    numbers = _column(path, "iteration", [row[place] for row in rows])
+    kept = [rows[i] for i in np.argsort(numbers, kind="stable") if numbers[i] <= iteration]
     named = [dict(zip(header, row, strict=True)) for row in kept]
     complete = [[row.get(name, "nan") for name in columns] for row in named]
     write_text(path, "".join(_line(row) for row in [columns, *complete]))
 
 
-def read_table(path: Path) -> dict[str, np.ndarray]:
-    """Read a CSV file and return its columns as arrays [rows], by name.
+_TEXTS = ("origin",)  # columns of text; all others hold numbers
+_WHOLE = {
+    "iteration": (0, 2**31 - 1),
+    "seed": (0, 2**32 - 1),
+    "cell": (0, 2**31 - 1),
+    "actor_cell": (-1, 2**31 - 1),
+    "evaluations": (0, 2**53),
+    "env_steps": (0, 2**63),
+}
+"""Columns of whole numbers, with the lowest and the highest one."""
 
-    Columns of numbers become floats, others stay text. An incomplete last line is skipped.
+
+def read_table(path: Path, needed: Iterable[str] = ()) -> dict[str, np.ndarray]:
+    """Read a CSV file and return its columns as arrays [rows] of floats, by name.
+
+    The column `origin` stays text. An incomplete last line is skipped. Raises a RunError if a
+    column of `needed` is missing, or if a value is not a number.
     """
     header, rows = read_csv(path, unfinished=True)
-    table = {}
-    for i, name in enumerate(header):
-        cells = [row[i] for row in rows]
+    for name in needed:
+        if name not in header:
+            raise RunError(f"{path}: damaged: it needs a column '{name}' of numbers")
+    return {name: _column(path, name, [row[i] for row in rows]) for i, name in enumerate(header)}
+
+
+def _column(path: Path, name: str, cells: Sequence[str]) -> np.ndarray:
+    """Return the cells of a column as an array. Raises a RunError that names the line if one fails.
+
+    See `_WHOLE` for the columns of whole numbers.
+    """
+    if name in _TEXTS:
+        return np.array(cells, str)
+    values = np.empty(len(cells))
+    low, high = _WHOLE.get(name, (0, 0))
+    for i, cell in enumerate(cells):
         try:
-            table[name] = np.array([float(cell) for cell in cells])
+            values[i] = value = float(cell)
         except ValueError:
-            table[name] = np.array(cells)
-    return table
+            raise RunError(
+                f"{path}: damaged: line {i + 2}: a column '{name}' of numbers has {shown(cell)}"
+            ) from None
+        if name in _WHOLE and not (low <= value <= high and value == int(value)):
+            raise RunError(
+                f"{path}: damaged: line {i + 2}: '{name}' must be a whole number from {low} to "
+                f"{high}, got {shown(cell)}"
+            )
+    return values
 
 
 def metrics(run: RunDirectory) -> dict[str, np.ndarray]:
@@ -124,20 +158,24 @@ def metrics(run: RunDirectory) -> dict[str, np.ndarray]:
     by the column `evaluations`, not by row.
     """
     path = run / METRICS
-    return read_metrics(path, run.config().seeds) if path.exists() else {}
+    if not os.path.lexists(path):
+        return {}
+    return read_metrics(path, run.config().seeds, _SHOWN)
 
 
-def read_metrics(path: Path, seeds: int) -> dict[str, np.ndarray]:
+_SHOWN = ("evaluations", "qd_score", "coverage", "max_fitness", "seconds")
+"""Columns of metrics.csv that readers show. They need `iteration` and `seed` as well."""
+
+
+def read_metrics(path: Path, seeds: int, needed: Iterable[str] = ()) -> dict[str, np.ndarray]:
     """Read a CSV file of iterations and seeds and return its columns as arrays [n, seeds], by name.
 
-    Raises a RunError if the file is damaged or has more than `seeds` seeds.
+    Raises a RunError if the file is damaged, has more than `seeds` seeds, or lacks a column of
+    `needed`.
     """
-    table = read_table(path)
-    if not table:
-        return {}
-    for name in ("iteration", "seed"):
-        if name not in table or table[name].dtype.kind != "f":
-            raise RunError(f"{path}: damaged: it needs a column '{name}' of numbers")
+    table = read_table(path, ("iteration", "seed", *needed))
+    if (table["iteration"] < 1).any():
+        raise RunError(f"{path}: damaged: 'iteration' is 0, and the first iteration is 1")
     found = len(np.unique(table["seed"]))
     if found > seeds:
         raise RunError(f"{path}: it has rows of {found} seeds, but the run has {seeds}")

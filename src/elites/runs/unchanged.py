@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from elites import references, training
+from elites.files import read_record
 from elites.runs import fingerprints
 from elites.runs.config import Config
 from elites.runs.directory import FACTS, RunDirectory
-from elites.runs.files import read_record
 from elites.runs.job import Job
 from elites.words import warn
 

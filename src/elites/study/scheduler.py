@@ -15,6 +15,7 @@ import time
 from collections import deque
 from typing import NamedTuple
 
+from elites.files import RunError, read_bytes
 from elites.runs.signals import Signals
 from elites.study import worker
 from elites.study.engines import Engine, Handle
@@ -136,8 +137,8 @@ class Scheduler:
         """Return why a run failed, as text: the last error in its log, or else its exit code."""
         path = self.study.logs / f"{item.name}.log"
         lines: list[str] = []
-        with contextlib.suppress(OSError):
-            lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        with contextlib.suppress(OSError, RunError):
+            lines = read_bytes(path).decode("utf-8", "replace").strip().splitlines()
         for line in reversed(lines):
             if line.startswith("elites: ") and "warning" not in line:
                 return line.removeprefix("elites: ")

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from elites import files, presets
 from elites.references import short_name
 from elites.runs import directory as directories
 from elites.runs.config import Config
@@ -90,18 +91,16 @@ class Study:
     def plan(self) -> Plan:
         """Read the plan of the study from `plan.json` and return it."""
         where = self.path / PLAN
-        data = directories.read_json(where)
-        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+        data = files.read_record(where, {"format": int})
+        if data.pop("format") != FORMAT:
             raise RunError(f"{where}: not a plan that this version of elites reads")
         return from_values(data, str(where))
 
     def items(self) -> list[Item]:
         """Read the runs of the study from `index.json` and return them."""
         where = self.path / INDEX
-        try:
-            return [Item(**entry) for entry in directories.read_json(where)["runs"]]
-        except (KeyError, TypeError) as error:
-            raise RunError(f"{where}: damaged: {error}") from None
+        entries = files.read_record(where, {"runs": list})["runs"]
+        return [_item(f"{where}, run {i}", entry) for i, entry in enumerate(entries, start=1)]
 
     def write_items(self, items: Sequence[Item]) -> None:
         """Write the runs of the study to `index.json`."""
@@ -125,6 +124,24 @@ class Study:
         if (self.run(item) / directories.SUMMARY).exists():
             return "done"
         return "failed" if item.attempts >= ATTEMPTS else "queued"
+
+
+def _item(where: str, entry: Any) -> Item:
+    """Return a run of the index, from its entry there. `where` names the entry in errors."""
+    fields = {"task": str, "algorithm": str, "first_seed": int, "seeds": int}
+    optional = {"attempts": int, "error": str}
+    files.check_record(entry, where, fields, optional=optional)
+    for name in entry:
+        if name not in (*fields, *optional):
+            raise RunError(f"{where}: damaged: unknown field {files.shown(name)}")
+    if not 1 <= entry["seeds"] <= presets.MAX_SEEDS or not 0 <= entry["first_seed"] < 2**31:
+        raise RunError(
+            f"{where}: damaged: {entry['seeds']} seeds from {entry['first_seed']} on are not seeds"
+        )
+    item = Item(**entry)
+    if "/" in item.name or not item.name.isprintable():
+        raise RunError(f"{where}: damaged: {files.shown(item.name)} is not the name of a run")
+    return item
 
 
 def existing(path: Path) -> Study:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from elites import files
 from elites.physics.reading.bodies import Body, read_bodies
 from elites.physics.reading.contacts import contact_tables
 from elites.physics.reading.fields import ModelError, check_fields, read_number, read_vector
@@ -23,11 +23,11 @@ _FIELDS = (
 
 def load(path: Path) -> Model:
     """Read a body model from a JSON file, check it and return it."""
+    data = files.read_json(Path(path), ModelError, follow=True)
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ModelError(f"{path}: not valid JSON: {error}") from None
-    return build(data, Path(path).stem)
+        return build(data, Path(path).stem)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
 
 
 def build(data: Mapping[str, Any], name: str = "model") -> Model:
