@@ -1,6 +1,6 @@
 """The `elites` command: one thin function for each of its commands.
 
-    train.py       train, resume, demo
+    train.py       train, resume, distil, demo
     runs.py        evaluate, plot, export, info, pack, unpack
     view.py        view
     study.py       study, report
@@ -39,6 +39,7 @@ from elites.words import columns
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": train.Train,
     "resume": train.resume,
+    "distil": train.distil,
     "evaluate": runs.evaluate,
     "plot": runs.plot,
     "export": runs.export,

@@ -1,4 +1,4 @@
-"""Commands that train: start a run, continue one, and the demo."""
+"""Commands that train: start a run, continue one, distil its archive, and the demo."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Annotated
 import tyro
 
 from elites.cli.common import STOPPED, RunPath, program, shown
+from elites.core.hyperparameters import Hyperparameters
+from elites.runs import directory as directories
 from elites.runs import session
 from elites.runs.config import Config, Device, preset
 from elites.runs.directory import RunDirectory
@@ -75,6 +77,54 @@ def resume(
     }
     changes = {name: value for name, value in given.items() if value is not None}
     return _report(run, session.resume(run, accept_changed_task, **changes))
+
+
+def distil(
+    run: RunPath,
+    output: Annotated[Path | None, shown("PATH", "RUN-distilled")] = None,
+    iterations: int = 100,
+    steps: int = Hyperparameters.distil_steps,
+    learning_rate: float = Hyperparameters.distil_learning_rate,
+    hidden: tuple[int, ...] = Hyperparameters.actor_hidden,
+    checkpoint_every: int = 10,
+    reevaluate_every: int = 20,
+    device: Device = "auto",
+    resume: bool = False,
+) -> int:
+    """Fit one policy to the archive of a run, so that it performs any of its behaviours on request.
+
+    The result is a run with the same archive and the policy as its actor: evaluate it, view it,
+    export it. Each iteration rolls out elites and the policy asked for the same descriptors, and
+    fits the policy to the actions of the elites in all states that were visited.
+
+    Args:
+        run: Run directory, of any algorithm.
+        output: Directory of the new run.
+        iterations: Rounds of rollouts and fitting.
+        steps: Gradient steps in an iteration.
+        learning_rate: Learning rate at the beginning. It is halved after 10 iterations, and so on.
+        hidden: Sizes of the policy's hidden layers.
+        checkpoint_every: Iterations between two checkpoints.
+        reevaluate_every: Iterations between two evaluations of the policy in all cells.
+        device: Device to compute on.
+        resume: Continue if the output directory already holds this distillation.
+    """
+    source = run.resolve()
+    config = dataclasses.replace(
+        directories.existing(run)
+        .config()
+        .for_distillation(
+            str(source),
+            iterations,
+            distil_steps=steps,
+            distil_learning_rate=learning_rate,
+            actor_hidden=hidden,
+        ),
+        checkpoint_every=checkpoint_every,
+        reevaluate_every=reevaluate_every,
+        device=device,
+    )
+    return _train(config, output or source.with_name(f"{source.name}-distilled"), resume)
 
 
 def demo(output: Path = Path("demo")) -> int:

@@ -1,6 +1,6 @@
 """An algorithm: four stages, and the two loops over them.
 
-    start    the first request, of random policies, is evaluated and told
+    start    the first request, of random policies in most, is evaluated and told
     step     train, then for each round: ask, evaluate, tell
 
 `map_elites.py` and `map_elites_es.py` implement the stages, `algorithms.py` lists the algorithms.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import jax.numpy as jnp
 
@@ -61,7 +61,7 @@ class Metrics(NamedTuple):
     def with_losses(self, losses: Mapping[str, Losses]) -> Metrics:
         """Return these metrics completed by the losses of the iteration's training, by learner."""
         return self._replace(
-            critic_loss={name: loss.critic for name, loss in losses.items()},
+            critic_loss={n: loss.critic for n, loss in losses.items() if loss.critic is not None},
             actor_loss={name: loss.actor for name, loss in losses.items()},
         )
 
@@ -69,6 +69,7 @@ class Metrics(NamedTuple):
 class SearchState(Protocol):
     """Complete state of a run, a pytree of arrays: training can continue from it."""
 
+    def _replace(self, **changes: Any) -> Self: ...
     @property
     def archive(self) -> Archive: ...
     @property
@@ -156,20 +157,30 @@ class Algorithm(Generic[S]):
         low, high = self.problem.descriptor_low, self.problem.descriptor_high
         return box_centroids(low, high, self.cells)
 
-    def start(self, key: Array, centroids: Array | None = None) -> S:
-        """Evaluate the random policies that a run starts with, and return the first state."""
+    def start(
+        self, key: Array, centroids: Array | None = None, archive: Archive | None = None
+    ) -> S:
+        """Evaluate the policies that a run starts with, and return the first state.
+
+        The state's archive is empty before, or the one given.
+        """
         centroids = self.centroids() if centroids is None else centroids
         tell = self.rounds[-1].tell
-        state = self.init(key, centroids)
+
+        def blank() -> S:
+            state = self.init(key, centroids)
+            return state if archive is None else state._replace(archive=archive)
+
+        state = blank()
         request = self.first(state, key)
         state, _ = tell(state, request, self.evaluate(request))
-        if self.actor_rollouts:
+        if self.actor_rollouts and archive is None:
             # The untrained actor is asked for what those policies reached: the same request again,
             # now with an archive to draw from, told to a blank state.
             request = self.first(state, key)
             del state  # so that only one replay buffer exists at a time
             evaluation = self.evaluate(request)
-            state, _ = tell(self.init(key, centroids), request, evaluation)
+            state, _ = tell(blank(), request, evaluation)
         return state
 
     def step(self, state: S, key: Array) -> tuple[S, Metrics]:

@@ -23,6 +23,9 @@ ALGORITHMS: dict[str, str] = {
 }
 """Title of each algorithm. `algorithms.py` builds them."""
 
+DISTIL = "distil"
+"""Name of the algorithm of 'elites distil', which needs the archive of a run."""
+
 
 def check(name: str) -> str:
     """Return the name of an algorithm unchanged, or raise a ValueError.

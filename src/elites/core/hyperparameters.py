@@ -85,6 +85,12 @@ class Hyperparameters:
     """Distance from all stored states beyond which QD-PG stores a state, see `distances`."""
     novelty_neighbours: int = 5
     """Nearest neighbours that define QD-PG's novelty reward."""
+    distil_steps: int = 1000
+    """Gradient steps in an iteration of 'elites distil'."""
+    distil_batch_size: int = 1024
+    """Observations in a minibatch of 'elites distil'."""
+    distil_learning_rate: float = 1e-3
+    """Learning rate of 'elites distil'."""
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -119,7 +125,7 @@ _MOST = 2**31 - 1  # the largest signed 32-bit number
 _MOST_CELLS = 1_000_000  # more would take hours to cut, and an archive of terabytes
 _RATES = ("discount", "target_update_rate")
 _POSITIVE = ("policy_learning_rate", "actor_learning_rate", "critic_learning_rate",
-             "es_learning_rate", "es_sigma", "lengthscale")  # fmt: skip
+             "es_learning_rate", "es_sigma", "lengthscale", "distil_learning_rate")  # fmt: skip
 
 
 def _check_field(name: str, value: Any) -> None:

@@ -103,7 +103,7 @@ def _forward(
 
 
 def descend(
-    parameters: Parameters, gradient: Parameters, moments: optax.OptState, rate: float
+    parameters: Parameters, gradient: Parameters, moments: optax.OptState, rate: float | Array
 ) -> tuple[Parameters, optax.OptState]:
     """Take one Adam step down the gradient and return the new parameters and moments.
 

@@ -107,7 +107,7 @@ class Batch(NamedTuple):
 class Losses(NamedTuple):
     """Critic and actor losses, averaged over the steps of an iteration."""
 
-    critic: Array  # []
+    critic: Array | None  # [], None where an actor learns without a critic
     actor: Array  # []
 
 

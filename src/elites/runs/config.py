@@ -36,6 +36,8 @@ class Config:
     """The first of them; the others follow."""
     seed_list: Annotated[tuple[int, ...], tyro.conf.Fixed, tyro.conf.Suppress] = ()
     """All of them, where they do not follow each other. Only Python trains such runs."""
+    start_from: Annotated[str, tyro.conf.Fixed, tyro.conf.Suppress] = ""
+    """Run directory whose archive is distilled, for the algorithm 'distil' alone."""
     evaluations: int = presets.PAPER.evaluations
     """Budget: policies evaluated for a seed. Training ends with the iteration that reaches it."""
     checkpoint_every: int = presets.PAPER.checkpoint_every
@@ -63,6 +65,8 @@ class Config:
                 f"seed_list must be {self.seeds} different seeds that begin with "
                 f"{self.first_seed}, got {self.seed_list!r}"
             )
+        if not isinstance(self.start_from, str):
+            raise ValueError(f"start_from must be a path, got {self.start_from!r}")
         if not isinstance(self.figures, bool):
             raise ValueError(f"figures must be true or false, got {self.figures!r}")
         if self.device not in get_args(Device):
@@ -81,7 +85,10 @@ class Config:
 
     def check(self) -> Config:
         """Return this configuration. Raises a ValueError if task or algorithm does not exist."""
-        catalogue.check(self.algorithm)
+        if self.algorithm != catalogue.DISTIL:
+            catalogue.check(self.algorithm)
+        elif not self.start_from:
+            raise ValueError("'distil' needs the archive of a run: use 'elites distil RUN'")
         tasks.check(self.task)
         return self
 
@@ -91,7 +98,24 @@ class Config:
         A reference, FILE.py:FUNCTION, names a task or an algorithm of the user's own.
         """
         task, algorithm = map(references.absolute, (self.task, self.algorithm))
-        return dataclasses.replace(self, task=task, algorithm=algorithm)
+        source = os.path.abspath(self.start_from) if self.start_from else ""
+        return dataclasses.replace(self, task=task, algorithm=algorithm, start_from=source)
+
+    def for_distillation(self, source: str, iterations: int, **hp: Any) -> Config:
+        """Return the configuration of a run that distils the archive of a run with this one.
+
+        `source` is the directory of this run, and `hp` are hyperparameters that differ.
+        """
+        if iterations < 1:
+            raise ValueError(f"iterations must be a whole number of at least 1, got {iterations}")
+        values = dataclasses.replace(self.hp, **hp)
+        return dataclasses.replace(
+            self,
+            algorithm=catalogue.DISTIL,
+            start_from=source,
+            evaluations=values.batch_size * (1 + iterations),
+            hp=values,
+        )
 
     @property
     def name(self) -> str:
@@ -154,13 +178,15 @@ class Config:
 def _from_format_1(values: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a configuration of format 1 as those of format 2.
 
-    Format 1 had another name for `reevaluate_every`, and no list of seeds.
+    Format 1 had another name for `reevaluate_every`, no list of seeds and nothing to start from.
     """
     renamed = {"reach_every": "reevaluate_every"}
-    return {"seed_list": []} | {renamed.get(name, name): value for name, value in values.items()}
+    return {"seed_list": [], "start_from": ""} | {
+        renamed.get(name, name): value for name, value in values.items()
+    }
 
 
-_ADDED: tuple[str, ...] = ()
+_ADDED: tuple[str, ...] = ("distil_steps", "distil_batch_size", "distil_learning_rate")
 """Hyperparameters that were added after version 0.1.0.
 
 A run that was saved before has their defaults, which leave its results as they were.

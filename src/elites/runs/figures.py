@@ -65,7 +65,7 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
             if facts["actor_conditioned"] and current:
                 shape = snapshot["centroids"].shape
                 cells = evaluation.read_cells(run.evaluation, *shape)
-                figure = _reach_figure(facts, snapshot, cells, seeds[index])
+                figure = _actor_figure(facts, snapshot, cells, seeds[index])
                 drawn.append(_save(figure, run, "actor"))
         table = logs.metrics(run)
         if len(table.get("iteration", ())):
@@ -214,7 +214,7 @@ def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
     return figure
 
 
-def _reach_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
+def _actor_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
     """Return a figure of the archive beside the descriptors that the actor reaches.
 
     The actor was asked for each elite's descriptor. `cells` are the columns of the run's cells.csv.
@@ -332,7 +332,8 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
     left.set_title(f"{facts['algorithm']} on {facts['task']}: additions by variation")
     left.xaxis.set_major_formatter(thousands)
     left.set_ylim(bottom=0)
-    left.legend()
+    if origins:  # a distillation has none
+        left.legend()
     _draw_origins(right, facts, snapshot, index)
     explain(figure, facts)
     return figure

@@ -23,7 +23,8 @@ def describe(run: RunDirectory) -> str:
         lines += _rows(
             iterations=f"{facts['iterations']}, for {config.evaluations:,} evaluations",
             policy=f"{layers or '?'}, {facts.get('policy_parameters', 0):,} parameters",
-            archive=f"{config.hp.cells} cells",
+            archive=f"{config.hp.cells} cells"
+            + (f", of {config.start_from}" if config.start_from else ""),
         )
     lines += _rows(**_progress(run))
     if missing := gaps.find(run):

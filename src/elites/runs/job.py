@@ -15,8 +15,10 @@ import jax
 import numpy as np
 
 from elites import tasks, training
+from elites.core import catalogue
 from elites.core.algorithm import Algorithm
 from elites.core.reevaluation import Reevaluation
+from elites.runs import distilling
 from elites.runs.checkpoint import STATE, WEIGHTS
 from elites.runs.config import Config
 from elites.runs.directory import (
@@ -128,7 +130,11 @@ def build(config: Config, run: RunDirectory) -> Job:
     `run` is the run directory, in which GPU kernels are kept.
     """
     task = tasks.make(config.task)
-    return assemble(task, training.build(task, config.algorithm, hp=config.hp), config, run)
+    if config.algorithm == catalogue.DISTIL:
+        algorithm = distilling.build(task, config, run)
+    else:
+        algorithm = training.build(task, config.algorithm, hp=config.hp)
+    return assemble(task, algorithm, config, run)
 
 
 def assemble(task: Task, algorithm: Algorithm, config: Config, run: RunDirectory) -> Job:

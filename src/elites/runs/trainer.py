@@ -23,7 +23,7 @@ import numpy as np
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import environment, evaluation, gaps, saved, snapshots, unchanged
+from elites.runs import distilling, environment, evaluation, gaps, saved, snapshots, unchanged
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import (
@@ -173,7 +173,10 @@ def _compile_and_start(
         with progress.compiling():
             refuse_too_much(job.batched.compile(job.shapes, keys), config)
             if last is None:
-                return jax.block_until_ready(job.batched.start(iteration_keys(keys, 0)))
+                archive = None
+                if config.start_from:
+                    archive = distilling.source_archive(config, job.shapes.archive)
+                return jax.block_until_ready(job.batched.start(iteration_keys(keys, 0), archive))
             state = jax.tree.map(jnp.asarray, job.state_of(last.arrays))
             last.arrays.clear()  # so that the replay buffer is not held twice
             return state

@@ -117,12 +117,17 @@ class Batched(Generic[S]):
             mapped, donate_argnums=(0,) if donate else (), compiler_options=options or None
         )
 
-    def start(self, keys: Array) -> S:
-        """Return the state of all seeds after the initial evaluations, from keys [seeds]."""
-        centroids = self.algorithm.centroids()
-        return self.compiled.start(
-            keys, jnp.broadcast_to(centroids, (self.seeds, *centroids.shape))
-        )
+    def start(self, keys: Array, archive: Archive | None = None) -> S:
+        """Return the state of all seeds after the initial evaluations, from keys [seeds].
+
+        Their archives are empty before, or those given.
+        """
+        if archive is None:
+            centroids = self.algorithm.centroids()
+            centroids = jnp.broadcast_to(centroids, (self.seeds, *centroids.shape))
+        else:
+            centroids = archive.centroids
+        return self.compiled.start(keys, centroids, archive)
 
     def step(self, state: S, keys: Array) -> tuple[S, Metrics]:
         """Run one iteration of all seeds and return the next state and the metrics.

@@ -54,7 +54,7 @@ export function showLegend(shade) {
     legend.append(createElement("span", "○ has a recording"));
   }
   if ($("colour").value !== state.colour) {
-    const { evaluated } = state.run;
+    const evaluated = state.run.evaluated_at;
     const how = evaluated === null ? "run 'elites evaluate' to compute it" : `only at iteration ${evaluated}`;
     legend.append(createElement("span", `(${TITLES[state.colour]}: ${how})`));
   }

@@ -40,7 +40,7 @@ function selectIfAny(cell) {
  * cannot.
  */
 function canPlay() {
-  const { kept } = state.run;
+  const kept = state.run.playable;
   if (kept.includes(iteration())) return true;
   showMessage(exported
     ? `This is an exported page. Its recordings are of iteration ${kept.join()}.`

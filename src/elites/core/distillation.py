@@ -1,0 +1,188 @@
+"""Distil an archive into one policy that sees the wanted descriptor.
+
+    ask      elites drawn from the archive, and the policy asked for their descriptors, are rolled
+             out side by side
+    tell     every observation is stored with the action that the elite takes there
+    train    the policy regresses on the stored actions, given observation and descriptor
+
+The elites' own episodes alone would be behaviour cloning. The policy's episodes, labelled by the
+elite that it is asked to imitate, also teach it what to do where its own errors lead (DAgger,
+dataset aggregation). The archive never changes, so it may come from any algorithm.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from elites.core import archive as archives
+from elites.core import counter, networks, td3
+from elites.core import replay as replays
+from elites.core.algorithm import Algorithm, Metrics, Round
+from elites.core.archive import Archive
+from elites.core.catalogue import DISTIL
+from elites.core.evaluation import evaluate
+from elites.core.hyperparameters import Hyperparameters
+from elites.core.networks import MLP
+from elites.core.replay import Layout, Replay
+from elites.core.td3 import TD3, Losses
+from elites.core.types import Array, Evaluation, Problem, Request, padded_size
+
+LEARNER = "distilled"
+_ITERATIONS_KEPT = 32  # so many iterations share the replay buffer
+_HALVED_AFTER = 10  # iterations until the learning rate is half of its first value
+
+
+class Student(NamedTuple):
+    """Parameters and optimiser state of the policy that is fitted."""
+
+    actor: Array  # [Pa]
+    moments: optax.OptState
+
+
+class State(NamedTuple):
+    """Complete state of a distillation: it can continue from it."""
+
+    archive: Archive
+    replay: Replay
+    learners: dict[str, Student]
+    iteration: Array  # [] int32
+    evaluations: Array  # [] uint32
+    env_steps: Array  # [2] uint32, see `counter`
+    rejected: Array  # [] uint32
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """Specification of the distillation of an archive on a problem."""
+
+    problem: Problem
+    hp: Hyperparameters
+    actor: TD3
+    """Configuration that the actor's network and its inputs are taken from."""
+    origins: tuple[str, ...]
+    """Names of the origins of the archive's elites."""
+
+    @property
+    def policy(self) -> MLP:
+        """Network shape of the archive's policies."""
+        return self.problem.policy(self.hp.policy_hidden)
+
+    @property
+    def layout(self) -> Layout:
+        """Names and widths of the replay buffer's columns."""
+        problem = self.problem
+        return {
+            "observation": problem.observation_size,
+            "action": problem.action_size,
+            "target": problem.descriptor_size,
+        }
+
+
+def algorithm(spec: Spec) -> Algorithm[State]:
+    """Return the distillation as an algorithm. Its first state needs an archive, see `start`."""
+    bind, batch = functools.partial, spec.hp.batch_size
+    return Algorithm(
+        name=DISTIL, problem=spec.problem, policy=spec.policy, cells=spec.hp.cells,
+        origins=spec.origins, offspring={}, batch=batch, actor_rollouts=batch,
+        padded_batch=padded_size(2 * batch), main_td3=spec.actor, replay_layout=spec.layout,
+        hp=spec.hp, init=bind(init, spec), first=bind(ask, spec), train=bind(train, spec),
+        rounds=(Round(bind(ask, spec), bind(tell, spec), batch),),
+        evaluate=bind(evaluate, spec.problem, spec.policy, spec.actor),
+        actor=lambda state: state.learners[LEARNER].actor,
+    )  # fmt: skip
+
+
+def init(spec: Spec, key: Array, centroids: Array) -> State:
+    """Return a state with an untrained policy and an empty archive, to be replaced by another."""
+    actor = networks.init(spec.actor.actor, key)
+    zero = jnp.zeros((), jnp.uint32)
+    return State(
+        archive=archives.empty(centroids, spec.policy.size),
+        replay=replays.empty(spec.layout, spec.hp.replay_size),
+        learners={LEARNER: Student(actor, optax.adam(spec.hp.distil_learning_rate).init(actor))},
+        iteration=jnp.full((), -1, jnp.int32),
+        evaluations=zero,
+        env_steps=counter.zero(),
+        rejected=zero,
+    )
+
+
+def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses]]:
+    """Fit the policy to stored actions. Returns the new state and the mean loss."""
+    rate = spec.hp.distil_learning_rate / (1.0 + state.iteration / _HALVED_AFTER)
+    shape = (spec.hp.distil_steps, spec.hp.distil_batch_size)
+    rows = replays.sample(state.replay, jax.random.split(key, 3)[0], shape)
+
+    def step(student: Student, rows: Array) -> tuple[Student, Array]:
+        batch = replays.columns(spec.layout, rows)
+
+        def loss(actor: Array) -> Array:
+            action = td3.act(spec.actor, actor, batch["observation"], batch["target"])
+            return jnp.mean(jnp.square(action - batch["action"]))
+
+        value, gradient = jax.value_and_grad(loss)(student.actor)
+        return Student(*networks.descend(student.actor, gradient, student.moments, rate)), value
+
+    student, losses = jax.lax.scan(step, state.learners[LEARNER], rows)
+    return state._replace(learners={LEARNER: student}), {LEARNER: Losses(None, losses.mean())}
+
+
+def ask(spec: Spec, state: State, key: Array) -> Request:
+    """Return the request of an iteration: elites, and the policy asked for their descriptors."""
+    _, cell_key, rollout_key = jax.random.split(key, 3)
+    cells = archives.sample(state.archive, cell_key, spec.hp.batch_size)
+    descriptors = state.archive.descriptors[cells]
+    return Request(
+        policies=state.archive.policies[cells],
+        origins=state.archive.origin[cells],
+        targets=descriptors,
+        actor=state.learners[LEARNER].actor,
+        actor_targets=descriptors,
+        key=rollout_key,
+    )
+
+
+def tell(
+    spec: Spec, state: State, request: Request, evaluation: Evaluation
+) -> tuple[State, Metrics]:
+    """Store the elites' actions at all observations. Returns the new state and the metrics."""
+    steps, problem = evaluation.transitions, spec.problem
+    teachers = networks.unflatten(
+        spec.policy, jnp.concatenate([request.policies, request.policies])
+    )
+    actions = jax.lax.map(
+        lambda seen: networks.apply_each(spec.policy, teachers, seen), steps.observation
+    )
+    targets = problem.normalise(jnp.concatenate([request.targets, request.actor_targets]))
+    columns = {
+        "observation": steps.observation,
+        "action": actions,
+        "target": jnp.broadcast_to(targets[None], (*steps.mask.shape, targets.shape[-1])),
+    }
+    mask = (steps.mask & _chosen(spec, steps.mask.shape, request.key)).reshape(-1)
+    flat = {name: values.reshape(mask.size, -1) for name, values in columns.items()}
+    state = state._replace(
+        replay=replays.insert(state.replay, spec.layout, flat, mask),
+        iteration=state.iteration + 1,
+        evaluations=state.evaluations + jnp.uint32(len(request.policies)),
+        env_steps=counter.add(state.env_steps, evaluation.steps.sum()),
+        rejected=state.rejected + jnp.sum(~evaluation.valid).astype(jnp.uint32),
+    )
+    none = jnp.zeros(len(request.policies), bool)
+    return state, Metrics.of(state, (), request.origins, none)
+
+
+def _chosen(spec: Spec, shape: tuple[int, ...], key: Array) -> Array:
+    """Return which steps are stored, drawn at random: True or False for each.
+
+    An iteration of full episodes fills one part in 32 of the replay buffer, so that it holds the
+    episodes of many iterations.
+    """
+    share = spec.hp.replay_size / (_ITERATIONS_KEPT * shape[0] * shape[1])
+    return jax.random.uniform(jax.random.fold_in(key, 1), shape) < share

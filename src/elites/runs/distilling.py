@@ -1,0 +1,57 @@
+"""Distil the archive of a run into one policy, as a run of its own (`elites distil`).
+
+The new run has the source's task, seeds, cells and policies. Its archive is the source's archive
+and never changes, its actor is the policy that is fitted. Every command for runs works on it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+
+from elites.core import distillation
+from elites.core.algorithm import Algorithm
+from elites.core.algorithms import conditioned_td3
+from elites.core.archive import Archive
+from elites.runs import directory as directories
+from elites.runs.config import Config
+from elites.runs.directory import FACTS, RunDirectory, RunError
+from elites.tasks.rollout import problem
+from elites.tasks.task import Task
+
+
+def build(task: Task, config: Config, run: RunDirectory) -> Algorithm:
+    """Return the algorithm of a distillation. `run` is its own directory.
+
+    The names of the elites' origins come from the run itself, or before it began from its source.
+    """
+    known = run if (run / FACTS).exists() else directories.existing(Path(config.start_from))
+    origins = tuple(directories.read_facts(known)["origins"])
+    on = problem(task)
+    td3 = conditioned_td3(on, config.hp)
+    return distillation.algorithm(distillation.Spec(on, config.hp, td3, origins))
+
+
+def source_archive(config: Config, shapes: Archive) -> Archive:
+    """Return the archives [seeds] of the run that a distillation starts from.
+
+    Raises a RunError if they have other `shapes` than the distillation's own, or are empty.
+    """
+    from elites.runs import saved
+
+    run = directories.existing(Path(config.start_from))
+    found = saved.load_checkpoint(run)[0].archives
+    differing = [
+        name
+        for name, array, expected in zip(Archive._fields, found, shapes, strict=True)
+        if array.shape != expected.shape
+    ]
+    if differing:
+        raise RunError(
+            f"{run.path} has changed since the distillation was planned: {', '.join(differing)} of "
+            "its archive have another shape. Distil it into a new directory"
+        )
+    if not jax.numpy.isfinite(found.fitness).any(axis=-1).all():
+        raise RunError(f"{run.path}: the archive of a seed is empty, so there is nothing to distil")
+    return found
