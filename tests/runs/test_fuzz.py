@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import fuzzing
+import sandboxes
 import written
 from elites.study.plan import Plan
 
@@ -24,7 +25,7 @@ def sandbox(conditioned: Path, tmp_path_factory: pytest.TempPathFactory):
     """A sandbox of a trained run, a study and every other file that elites reads."""
     root = tmp_path_factory.mktemp("fuzz")
     plan = Plan(("point_omni",), ("me", "dcg_me"), seeds=2, preset="smoke")
-    fuzzing.prepare(
+    sandboxes.prepare(
         root / "base",
         conditioned,
         lambda path: written.study(path, plan, lambda item, seed, i: float(i + seed)),
@@ -35,8 +36,14 @@ def sandbox(conditioned: Path, tmp_path_factory: pytest.TempPathFactory):
     (root / "outside" / ".kept.writing-here-1").write_text("kept as well")
     with fuzzing.shortcuts():
         yield fuzzing.Sandbox(
-            root / "box", root / "base", root / "outside", fuzzing.digest(root / "outside")
+            root / "box", root / "base", root / "outside", sandboxes.digest(root / "outside")
         )
+
+
+def test_every_command_succeeds_with_whole_files(sandbox: fuzzing.Sandbox):
+    for command in {command for commands in fuzzing.FILES.values() for command in commands}:
+        sandboxes.restore(sandbox.base, sandbox.box)
+        assert command(sandbox.box) is None
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -26,9 +26,6 @@ Change = Callable[[bytes, Random], bytes]
 DEEP = 100_000
 
 
-# --------------------------------------------------------------------------------- what it is
-
-
 def _to_link(path: Path, random: Random, outside: Path) -> None:
     target = random.choice([outside / "kept.txt", outside, path, path.parent / "nowhere"])
     path.symlink_to(target)
@@ -58,9 +55,6 @@ def _to_huge(path: Path, random: Random, outside: Path) -> None:
 
 
 KINDS = (_to_link, _to_pipe, _to_directory, _to_nothing, _to_file, _to_huge)
-
-
-# -------------------------------------------------------------------------------------- bytes
 
 
 def _flipped(data: bytes, random: Random) -> bytes:
@@ -105,9 +99,6 @@ def _replaced(data: bytes, random: Random) -> bytes:
 BYTES: tuple[Change, ...] = (
     _flipped, _cut, _without_middle, _doubled, _with_noise, _recoded, _replaced,
 )  # fmt: skip
-
-
-# --------------------------------------------------------------------------------------- JSON
 
 
 def _deep(levels: int) -> Any:
@@ -182,9 +173,6 @@ def changed_manifest(data: bytes, random: Random) -> bytes:
     return json.dumps(manifest).encode()
 
 
-# ---------------------------------------------------------------------------------------- TOML
-
-
 def changed_toml(data: bytes, random: Random) -> bytes:
     """Change one line of a TOML text."""
     lines = data.decode().splitlines()
@@ -198,8 +186,6 @@ def changed_toml(data: bytes, random: Random) -> bytes:
     )  # fmt: skip
     return "\n".join(lines).encode("utf-8", "replace")
 
-
-# ----------------------------------------------------------------------------------------- CSV
 
 CELLS = ("", "nan", "inf", "-inf", "-1", "0", "0.5", "1e400", "1e18", "-1e18", "9" * 400, "x", "é",
          "1_000", "0x10", "1,2", '"', "\0", "True", "3", "10", "1000000", "a" * 200_000, " 1 ",
@@ -235,9 +221,6 @@ def changed_csv(data: bytes, random: Random) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator=random.choice(["\n", "\r\n", "\r"])).writerows(table)
     return text.getvalue().encode()
-
-
-# --------------------------------------------------------------------------------- arrays, zips
 
 
 def changed_arrays(data: bytes, random: Random) -> bytes:
@@ -319,9 +302,6 @@ def changed_zip(data: bytes, random: Random) -> bytes:
             archive.writestr("snapshots/000000002.npz", bytes(30_000_000))
     changed = file.getvalue()
     return changed + changed if what == "double" else changed
-
-
-# ---------------------------------------------------------------------------------------------
 
 
 def _changer(name: str) -> Change:

@@ -9,11 +9,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import io
-import os
 import resource
-import shutil
 import signal
 import traceback
 from collections.abc import Callable, Iterator
@@ -29,6 +26,7 @@ import matplotlib.pyplot as plt
 import damage
 import elites
 import quick
+import sandboxes
 from elites import physics
 from elites.cli import main
 from elites.runs import fingerprints, job, logs, recording, trainer
@@ -37,6 +35,8 @@ from elites.runs.outcome import Outcome
 from elites.study import collect, imported, report, scheduler
 from elites.study.study import Study
 from elites.viewer import api, data
+from elites.viewer.player import Player
+from sandboxes import IN_STUDY
 
 CASES = 2000
 SECONDS = 60  # after which a case counts as hanging
@@ -95,8 +95,8 @@ def load(box: Path) -> None:
 def page(box: Path) -> None:
     """Request everything that the page requests when it opens."""
     run = RunDirectory(box / "run")
-    player: Any = SimpleNamespace(identity=data.identity(run), scene=lambda: None)
-    calls = api.endpoints(run, player)
+    shown: Any = SimpleNamespace(identity=data.identity(run), scene=lambda: None)
+    calls = api.endpoints(run, shown)
     about = calls["/api/run"]({})
     api.to_json(about)
     api.to_json(calls["/api/metrics"]({"after": "0"}))
@@ -104,6 +104,12 @@ def page(box: Path) -> None:
     for iteration in about["iterations"][-1:]:
         for seed in about["seeds"]:
             api.to_json(calls["/api/archive"]({"iteration": str(iteration), "seed": str(seed)}))
+
+
+@_complaint
+def player(box: Path) -> None:
+    """Load the policies that the page plays."""
+    Player(RunDirectory(box / "run")).scene()
 
 
 @_complaint
@@ -143,22 +149,23 @@ STUDY = _command("study", "BOX/plan.toml", "--output", "BOX/another")
 GO_ON = _command("study", "BOX/plan.toml", "--output", "BOX/study")
 
 # The commands of a file. Those that take long are drawn less often.
-_OF_RUN = {INFO: 20, page: 20, load: 20, RESUME: 20, PACK: 4, PLOT: 4, EXPORT: 2}
+_OF_RUN = {INFO: 20, page: 20, load: 20, player: 10, RESUME: 20, PACK: 3, PLOT: 1, EXPORT: 1}
+_DRAWN = {**_OF_RUN, PLOT: 5}
 _OF_STUDY = {collected: 30, GO_ON: 15, REPORT: 1}
-_IN_STUDY = "study/runs/point_omni-me-seeds-0-1"
 FILES: dict[str, dict[Callable[[Path], str | None], int]] = {
     "run/config.json": _OF_RUN,
-    "run/facts.json": _OF_RUN,
+    "run/facts.json": _DRAWN,
     "run/environment.json": _OF_RUN,
-    "run/metrics.csv": _OF_RUN,
+    "run/metrics.csv": _DRAWN,
     "run/reevaluations.csv": _OF_RUN,
     "run/evaluation/metrics.csv": _OF_RUN,
-    "run/evaluation/cells.csv": {page: 20, PLOT: 3, INFO: 1},
-    "run/snapshots/000000009.npz": {page: 20, PLOT: 3, INFO: 1},
+    "run/evaluation/cells.csv": {page: 20, PLOT: 2, INFO: 1},
+    "run/snapshots/000000009.npz": {page: 20, PLOT: 2, INFO: 1},
     "run/checkpoints/000000009/manifest.json": _OF_RUN,
     "run/checkpoints/000000009/weights.npz": _OF_RUN,
     "run/checkpoints/000000009/state.npz": _OF_RUN,
     "run/run.lock": {RESUME: 10, PACK: 5, INFO: 1},
+    "run/summary.md": {RESUME: 10, PACK: 2, INFO: 1},
     "run/checkpoints": _OF_RUN,
     "run/checkpoints/000000009": _OF_RUN,
     "run/snapshots": _OF_RUN,
@@ -166,82 +173,17 @@ FILES: dict[str, dict[Callable[[Path], str | None], int]] = {
     "study/plan.json": _OF_STUDY,
     "study/index.json": _OF_STUDY,
     "study/imported/other.csv": {collected: 1},
-    f"{_IN_STUDY}/config.json": _OF_STUDY,
-    f"{_IN_STUDY}/facts.json": _OF_STUDY,
-    f"{_IN_STUDY}/metrics.csv": _OF_STUDY,
-    f"{_IN_STUDY}/evaluation/metrics.csv": _OF_STUDY,
-    f"{_IN_STUDY}/environment.json": {listed: 12, REPORT: 1},
+    f"{IN_STUDY}/config.json": _OF_STUDY,
+    f"{IN_STUDY}/facts.json": _OF_STUDY,
+    f"{IN_STUDY}/metrics.csv": _OF_STUDY,
+    f"{IN_STUDY}/evaluation/metrics.csv": _OF_STUDY,
+    f"{IN_STUDY}/environment.json": {listed: 12, REPORT: 1},
     "plan.toml": {STUDY: 1},
     "foreign.csv": {added: 12, ADD: 1},
     "packed.zip": {UNPACK: 1},
     "body.json": {body_model: 1},
     "search.npz": {search: 1},
 }
-
-
-# ------------------------------------------------------------------------------------- sandbox
-
-
-def prepare(base: Path, run: Path, study: Callable[[Path], Any]) -> None:
-    """Fill a directory with one of every file that elites reads."""
-    base.mkdir()
-    left_out = shutil.ignore_patterns("figures", "events", "000000008", "kernels")
-    shutil.copytree(run, base / "run", symlinks=True, ignore=left_out)
-    assert main(["pack", str(base / "run"), "--output", str(base / "packed.zip")]) == 0
-    study(base / "study")
-    shutil.copy(run / "environment.json", base / _IN_STUDY)
-    (base / "study" / "imported").mkdir()
-    rows = "evaluations,metric,value,label,seed\n" + "".join(
-        f"{evaluations},qd_score,{evaluations / 10},NAME,{seed}\n"
-        for evaluations in (32, 160, 320)
-        for seed in (0, 1)
-    )
-    (base / "study" / "imported" / "other.csv").write_text(rows.replace("NAME", "other"))
-    (base / "foreign.csv").write_text(rows.replace("NAME", "foreign"))
-    (base / "plan.toml").write_text(
-        'tasks = ["point_omni"]\nalgorithms = ["me", "pga_me"]\nseeds = 2\npreset = "smoke"\n'
-        "evaluations = 320\n\n[hp]\ncells = 16\n"
-    )
-    walker = Path(physics.__file__).parents[1] / "tasks" / "models" / "walker.json"
-    shutil.copy(walker, base / "body.json")
-    elites.ask_tell("point_omni", "me", preset="smoke").save(base / "search.npz")
-
-
-def restore(base: Path, box: Path) -> None:
-    """Make a directory equal to another one, with as little copying as possible."""
-    for path in sorted(box.rglob("*"), reverse=True):
-        twin = base / path.relative_to(box)
-        if not _alike(path, twin):
-            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-    for path in sorted(base.rglob("*")):
-        twin = box / path.relative_to(base)
-        if path.is_symlink():
-            if not twin.is_symlink():
-                twin.symlink_to(os.readlink(path))
-        elif path.is_dir():
-            twin.mkdir(exist_ok=True)
-        elif not twin.exists():
-            shutil.copy2(path, twin)
-
-
-def _alike(one: Path, other: Path) -> bool:
-    if one.is_symlink() or other.is_symlink():
-        return one.is_symlink() and other.is_symlink() and os.readlink(one) == os.readlink(other)
-    if one.is_dir() or other.is_dir():
-        return one.is_dir() and other.is_dir()
-    if not (one.is_file() and other.is_file()):
-        return False
-    a, b = one.stat(), other.stat()
-    return (a.st_size, a.st_mtime_ns) == (b.st_size, b.st_mtime_ns)
-
-
-def digest(folder: Path) -> str:
-    """Return a digest of the names and contents of everything in a folder."""
-    parts = [
-        f"{path.relative_to(folder)} {path.read_bytes() if path.is_file() else ''}"
-        for path in sorted(folder.rglob("*"))
-    ]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 # --------------------------------------------------------------------------------------- cases
@@ -258,7 +200,7 @@ class Sandbox:
 
     def run(self, number: int) -> str | None:
         """Run a case and return what is wrong with its end, or None."""
-        restore(self.base, self.box)
+        sandboxes.restore(self.base, self.box)
         random = Random(number)
         names = list(FILES)
         name = names[number % len(names)]
@@ -280,7 +222,7 @@ class Sandbox:
             return f"{title}\nnames no file: {said}"
         if said is not None and (len(said.splitlines()) > 1 or len(said) > 2000):
             return f"{title}\nis not one short line: {said[:200]}"
-        if digest(self.outside) != self.outside_digest:
+        if sandboxes.digest(self.outside) != self.outside_digest:
             return f"{title}\nchanged something outside of the sandbox"
         if sorted(p.name for p in self.box.parent.iterdir()) != ["base", "box", "outside"]:
             return f"{title}\nleft something outside of the sandbox"
@@ -312,6 +254,9 @@ def shortcuts() -> Iterator[None]:
     """Build the algorithm of a configuration once, draw without writing images, train nothing."""
 
     def draw(figure: Any, path: Any, **options: Any) -> None:
+        if isinstance(path, Path) and path.suffix == ".pdf":
+            path.write_text("drawn")  # drawn as a PNG already
+            return
         figure.draw_without_rendering()
         if isinstance(path, Path):
             path.write_text("drawn")
@@ -327,6 +272,11 @@ def shortcuts() -> Iterator[None]:
         logs.Table(run / METRICS, header, last.iteration if last else None).close()
         return Outcome(9, 9, 1.0, interrupted=False)
 
+    def subplots(*arguments: Any, layout: Any = None, **options: Any) -> Any:
+        """Leave out the layout, which takes longer than all the rest."""
+        return original(*arguments, **options)
+
+    original = plt.subplots
     built = functools.lru_cache(maxsize=32)(job.build)
     code = functools.lru_cache(maxsize=32)(fingerprints._task_code)
     nothing = scheduler.Result(0, [], False)
@@ -335,6 +285,7 @@ def shortcuts() -> Iterator[None]:
         mock.patch.object(job, "build", built),
         mock.patch.object(fingerprints, "_task_code", code),
         mock.patch.object(matplotlib.figure.Figure, "savefig", draw),
+        mock.patch.object(plt, "subplots", subplots),
         mock.patch.object(trainer, "_loop", loop),
         mock.patch.object(scheduler, "run_unfinished", return_value=nothing),
     ):

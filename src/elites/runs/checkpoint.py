@@ -277,16 +277,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{file}: {error.strerror}") from None
     version = manifest["format"]
-    if version > FORMAT:
-        raise UnsuitableError(
-            f"{path}: written in format {version} by a newer elites, this one reads up to "
-            f"{FORMAT}: install a newer version of elites"
-        )
-    if version < FORMAT:
-        raise UnsuitableError(
-            f"{path}: written in format {version}, which this elites no longer reads: use the "
-            "version named in environment.json"
-        )
+    if version != FORMAT:
+        raise UnsuitableError(f"{path}: written in format {version}{_advice(version)}")
     fields = {"iteration": int, "information": dict, "arrays": dict, "sha256": str}
     files.check_record(manifest, str(file), fields, CheckpointError)
     files.check_record(
@@ -302,17 +294,24 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def _advice(version: int) -> str:
+    """Return why a checkpoint of another format cannot be read, and what to do."""
+    if version > FORMAT:
+        newer = "install a newer version of elites"
+        return f" by a newer elites, this one reads up to {FORMAT}: {newer}"
+    return ", which this elites no longer reads: use the version named in environment.json"
+
+
+_ENTRY = {"shape": ListOf(int), "dtype": str, "sha256": str}
 _INFORMATION = {"config": dict, "seconds": (int, float), "reevaluated": ListOf(int)}
 
 
 def _is_entry(entry: Any) -> bool:
     """Return whether a manifest's entry for an array has a valid shape, type and SHA-256."""
-    if not isinstance(entry, dict) or set(entry) != {"shape", "dtype", "sha256"}:
+    if not isinstance(entry, dict) or set(entry) != set(_ENTRY):
         return False
-    sizes = entry["shape"]
-    if not isinstance(sizes, list) or not all(is_of(n, int) and n >= 0 for n in sizes):
-        return False
-    return isinstance(entry["dtype"], str) and isinstance(entry["sha256"], str)
+    typed = all(is_of(entry[name], kind) for name, kind in _ENTRY.items())
+    return typed and all(n >= 0 for n in entry["shape"])
 
 
 def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:

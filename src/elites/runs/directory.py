@@ -97,7 +97,7 @@ class RunDirectory:
 
     def exists(self) -> bool:
         """Return whether the directory holds a run, that is, a config.json."""
-        return (self.path / CONFIG).is_file()
+        return os.path.lexists(self.path / CONFIG)
 
     def files(self) -> list[str]:
         """Return the sorted paths of all files in the run, relative to its directory.

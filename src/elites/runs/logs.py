@@ -160,10 +160,10 @@ def metrics(run: RunDirectory) -> dict[str, np.ndarray]:
     path = run / METRICS
     if not os.path.lexists(path):
         return {}
-    return read_metrics(path, run.config().seeds, _SHOWN)
+    return read_metrics(path, run.config().seeds, SHOWN)
 
 
-_SHOWN = ("evaluations", "qd_score", "coverage", "max_fitness", "seconds")
+SHOWN = ("evaluations", "qd_score", "coverage", "max_fitness", "seconds")
 """Columns of metrics.csv that readers show. They need `iteration` and `seed` as well."""
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -86,7 +87,7 @@ class Study:
 
     def exists(self) -> bool:
         """Return whether the directory holds a study: it has the file `plan.json`."""
-        return (self.path / PLAN).is_file()
+        return os.path.lexists(self.path / PLAN)
 
     def plan(self) -> Plan:
         """Read the plan of the study from `plan.json` and return it."""
@@ -171,7 +172,7 @@ def open_study(path: Path, plan: Plan) -> Study:
             raise ValueError(
                 f"{path} holds another study: {'; '.join(differing)}. Choose another --output"
             )
-        if not (path / INDEX).exists():
+        if not os.path.lexists(path / INDEX):
             study.write_items(_first_items(plan))
         return study
     if RunDirectory(path).exists():

@@ -248,7 +248,7 @@ def _table(path: Path, seeds: int, _changed: int, _size: int) -> dict[str, np.nd
     Cached, because every open page requests the metrics every few seconds. A new time of change or
     size of the file makes a new entry.
     """
-    return logs.read_metrics(path, seeds)
+    return logs.read_metrics(path, seeds, logs.SHOWN)
 
 
 def seed_index(run: RunDirectory, seed: int) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from elites.files import shown
+
 # Single precision runs out of range above this number and below its inverse.
 _LARGEST = 1e30
 
@@ -19,7 +21,7 @@ class ModelError(ValueError):
 def check_fields(node: Any, known: str, where: str) -> None:
     """Raise a ModelError if a node is not an object, or has a field that is not in `known`."""
     if not isinstance(node, Mapping):
-        raise ModelError(f"{where}: expected an object with named fields, got {node!r}")
+        raise ModelError(f"{where}: expected an object with named fields, got {shown(node)}")
     for field in node:
         if field not in known.split():
             raise ModelError(f"{where}: unknown field '{field}'; known: {known or 'none'}")
@@ -31,7 +33,7 @@ def read_list(node: Mapping[str, Any], field: str, where: str, required: bool = 
         return []
     value = node.get(field)
     if not isinstance(value, list):
-        raise ModelError(f"{where}: {field} must be a list, got {value!r}")
+        raise ModelError(f"{where}: {field} must be a list, got {shown(value)}")
     return value
 
 
@@ -39,7 +41,7 @@ def read_object(node: Mapping[str, Any], field: str, where: str) -> Mapping[str,
     """Return the object in a field of a node. A missing one is empty."""
     value = node.get(field, {})
     if not isinstance(value, Mapping):
-        raise ModelError(f"{where}: {field} must be an object, got {value!r}")
+        raise ModelError(f"{where}: {field} must be an object, got {shown(value)}")
     return value
 
 
@@ -57,11 +59,13 @@ def read_number(
     value = node.get(field, default)
     # The comparison comes before the conversion: a whole number of 400 digits is not a float.
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LARGEST:
-        raise ModelError(f"{where}: {field} must be a number below {_LARGEST:g}, got {value!r}")
+        raise ModelError(
+            f"{where}: {field} must be a number below {_LARGEST:g}, got {shown(value)}"
+        )
     if above is not None and value <= above:
-        raise ModelError(f"{where}: {field} must be greater than {above:g}, got {value!r}")
+        raise ModelError(f"{where}: {field} must be greater than {above:g}, got {shown(value)}")
     if value != 0 and abs(value) < 1 / _LARGEST:
-        raise ModelError(f"{where}: {field} is too small for single precision, got {value!r}")
+        raise ModelError(f"{where}: {field} is too small for single precision, got {shown(value)}")
     return float(value)
 
 
@@ -69,7 +73,7 @@ def read_nonnegative(node: Mapping[str, Any], field: str, where: str) -> float:
     """Return the number of at least 0 in a field of a node, and 0 if it is missing."""
     value = read_number(node, field, where, default=0.0)
     if value < 0:
-        raise ModelError(f"{where}: {field} must not be negative, got {value!r}")
+        raise ModelError(f"{where}: {field} must not be negative, got {shown(value)}")
     return value
 
 
@@ -86,7 +90,9 @@ def read_reference(node: Any, field: str, index: Mapping[str, int], where: str, 
     """Return the index of the entry that a field names, from the indices by name in `index`."""
     value = node.get(field) if isinstance(node, Mapping) else None
     if not isinstance(value, str) or value not in index:
-        raise ModelError(f"{where}: {field}: no {kind} named {value!r}; known: {', '.join(index)}")
+        raise ModelError(
+            f"{where}: {field}: no {kind} named {shown(value)}; known: {', '.join(index)}"
+        )
     return index[value]
 
 

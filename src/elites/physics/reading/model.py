@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elites import files
+from elites.files import shown
 from elites.physics.reading.bodies import Body, read_bodies
 from elites.physics.reading.contacts import contact_tables
 from elites.physics.reading.fields import ModelError, check_fields, read_number, read_vector
@@ -69,7 +70,9 @@ def build(data: Mapping[str, Any], name: str = "model") -> Model:
 def _read_substeps(data: Mapping[str, Any], name: str) -> int:
     substeps = data.get("substeps")
     if not isinstance(substeps, int) or isinstance(substeps, bool) or substeps < 1:
-        raise ModelError(f"{name}: substeps must be a whole number of at least 1, got {substeps!r}")
+        raise ModelError(
+            f"{name}: substeps must be a whole number of at least 1, got {shown(substeps)}"
+        )
     return substeps
 
 
