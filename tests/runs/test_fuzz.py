@@ -13,8 +13,6 @@ import pytest
 
 import fuzzing
 import sandboxes
-import written
-from elites.study.plan import Plan
 
 FILES = list(fuzzing.FILES)
 ALONE = os.environ.get("ELITES_FUZZ")
@@ -24,12 +22,7 @@ ALONE = os.environ.get("ELITES_FUZZ")
 def sandbox(conditioned: Path, tmp_path_factory: pytest.TempPathFactory):
     """A sandbox of a trained run, a study and every other file that elites reads."""
     root = tmp_path_factory.mktemp("fuzz")
-    plan = Plan(("point_omni",), ("me", "dcg_me"), seeds=2, preset="smoke")
-    sandboxes.prepare(
-        root / "base",
-        conditioned,
-        lambda path: written.study(path, plan, lambda item, seed, i: float(i + seed)),
-    )
+    sandboxes.prepare(root / "base", conditioned)
     (root / "box").mkdir()
     (root / "outside").mkdir()
     (root / "outside" / "kept.txt").write_text("kept")

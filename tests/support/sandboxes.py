@@ -5,24 +5,29 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import elites
+import written
 from elites import physics
 from elites.cli import main
+from elites.study import plan as plans
 
 IN_STUDY = "study/runs/point_omni-me-seeds-0-1"
 
 
-def prepare(base: Path, run: Path, study: Callable[[Path], Any]) -> None:
+def prepare(base: Path, run: Path) -> None:
     """Fill a directory with one of every file that elites reads."""
     base.mkdir()
     left_out = shutil.ignore_patterns("figures", "events", "000000008", "kernels")
     shutil.copytree(run, base / "run", symlinks=True, ignore=left_out)
     assert main(["pack", str(base / "run"), "--output", str(base / "packed.zip")]) == 0
-    study(base / "study")
+    (base / "plan.toml").write_text(
+        'tasks = ["point_omni"]\nalgorithms = ["me", "dcg_me"]\nseeds = 2\npreset = "smoke"\n'
+        "evaluations = 320\n\n[hp]\ncells = 16\n"
+    )
+    plan = plans.read(str(base / "plan.toml"))
+    written.study(base / "study", plan, lambda item, seed, i: float(i + seed))
     shutil.copy(run / "environment.json", base / IN_STUDY)
     (base / "study" / "imported").mkdir()
     rows = "evaluations,metric,value,label,seed\n" + "".join(
@@ -32,10 +37,6 @@ def prepare(base: Path, run: Path, study: Callable[[Path], Any]) -> None:
     )
     (base / "study" / "imported" / "other.csv").write_text(rows.replace("NAME", "other"))
     (base / "foreign.csv").write_text(rows.replace("NAME", "foreign"))
-    (base / "plan.toml").write_text(
-        'tasks = ["point_omni"]\nalgorithms = ["me", "pga_me"]\nseeds = 2\npreset = "smoke"\n'
-        "evaluations = 320\n\n[hp]\ncells = 16\n"
-    )
     walker = Path(physics.__file__).parents[1] / "tasks" / "models" / "walker.json"
     shutil.copy(walker, base / "body.json")
     elites.ask_tell("point_omni", "me", preset="smoke").save(base / "search.npz")
