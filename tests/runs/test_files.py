@@ -87,6 +87,7 @@ def test_info_names_the_file_that_it_cannot_read(run, name, kind):
         ("metrics.csv", ("qd_score", "x"), "line 2: a column 'qd_score' of numbers has 'x'"),
         ("metrics.csv", ("iteration", "1.5"), "line 2: 'iteration' must be a whole number"),
         ("metrics.csv", ("seed", "nan"), "line 2: 'seed' must be a whole number"),
+        ("metrics.csv", ("seconds", "-inf"), "line 2: 'seconds' must be a number from 0"),
         ("metrics.csv", ("coverage", None), "needs a column 'coverage' of numbers"),
     ],
 )

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import stat
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -290,7 +291,8 @@ def changed_zip(data: bytes, random: Random) -> bytes:
     elif what == "remove":
         del members[name]
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with warnings.catch_warnings(), zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        warnings.simplefilter("ignore")  # two members may have the same name
         for each, content in members.items():
             info = zipfile.ZipInfo(each)
             if what == "link" and each == name:

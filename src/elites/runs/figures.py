@@ -244,7 +244,9 @@ def _actor_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
     if len(panels) < 3:
         axes[1, 0].set_axis_off()
     _draw_errors(axes[1, 1], facts, asked, reached)
-    error = np.nanmean(rows["actor_descriptor_error"])
+    errors = rows["actor_descriptor_error"]
+    known = errors[np.isfinite(errors)]
+    error = known.mean() if len(known) else np.nan
     axes[1, 1].set_title(f"Descriptors asked for and reached\nmean error {error:.3g}")
     explain(figure, facts)
     return figure

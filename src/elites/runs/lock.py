@@ -59,9 +59,10 @@ def locked(path: Path) -> Iterator[str | None]:
 
 
 def _text(file: IO[bytes]) -> str:
-    """Return the text of an open lock file in one line of at most 200 characters."""
+    """Return the text of an open lock file in one line of at most 200 printable characters."""
     file.seek(0)
-    return " ".join(file.read(200).decode("utf-8", "replace").split())
+    text = " ".join(file.read(200).decode("utf-8", "replace").split())
+    return "".join(letter for letter in text if letter.isprintable())
 
 
 def _replace(file: IO[bytes], text: str) -> None:

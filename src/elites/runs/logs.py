@@ -102,15 +102,16 @@ def _drop_rows_after(path: Path, columns: Sequence[str], iteration: int) -> None
 
 
 _TEXTS = ("origin",)  # columns of text; all others hold numbers
-_WHOLE = {
+_LIMITS = {
     "iteration": (0, 2**31 - 1),
     "seed": (0, 2**32 - 1),
     "cell": (0, 2**31 - 1),
     "actor_cell": (-1, 2**31 - 1),
     "evaluations": (0, 2**53),
     "env_steps": (0, 2**63),
+    "seconds": (0, 10**12),
 }
-"""Columns of whole numbers, with the lowest and the highest one."""
+"""Lowest and highest number of some columns. All but `seconds` hold whole numbers."""
 
 
 def read_table(path: Path, needed: Iterable[str] = ()) -> dict[str, np.ndarray]:
@@ -129,25 +130,37 @@ def read_table(path: Path, needed: Iterable[str] = ()) -> dict[str, np.ndarray]:
 def _column(path: Path, name: str, cells: Sequence[str]) -> np.ndarray:
     """Return the cells of a column as an array. Raises a RunError that names the line if one fails.
 
-    See `_WHOLE` for the columns of whole numbers.
+    See `_LIMITS` for the numbers that some columns may have.
     """
     if name in _TEXTS:
         return np.array(cells, str)
-    values = np.empty(len(cells))
-    low, high = _WHOLE.get(name, (0, 0))
-    for i, cell in enumerate(cells):
-        try:
-            values[i] = value = float(cell)
-        except ValueError:
+    try:
+        values = np.array([float(cell) for cell in cells], float)
+    except ValueError:
+        i = next(i for i, cell in enumerate(cells) if not _is_number(cell))
+        raise RunError(
+            f"{path}: damaged: line {i + 2}: a column '{name}' of numbers has {shown(cells[i])}"
+        ) from None
+    if name in _LIMITS:
+        low, high = _LIMITS[name]
+        whole = name != "seconds"
+        allowed = (values >= low) & (values <= high) & (not whole or values == np.floor(values))
+        if not allowed.all():
+            i = int(np.argmin(allowed))
             raise RunError(
-                f"{path}: damaged: line {i + 2}: a column '{name}' of numbers has {shown(cell)}"
-            ) from None
-        if name in _WHOLE and not (low <= value <= high and value == int(value)):
-            raise RunError(
-                f"{path}: damaged: line {i + 2}: '{name}' must be a whole number from {low} to "
-                f"{high}, got {shown(cell)}"
+                f"{path}: damaged: line {i + 2}: '{name}' must be a {'whole ' * whole}number from "
+                f"{low} to {high}, got {shown(cells[i])}"
             )
     return values
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number, as Python reads it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def metrics(run: RunDirectory) -> dict[str, np.ndarray]:

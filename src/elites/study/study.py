@@ -140,7 +140,7 @@ def _item(where: str, entry: Any) -> Item:
             f"{where}: damaged: {entry['seeds']} seeds from {entry['first_seed']} on are not seeds"
         )
     item = Item(**entry)
-    if "/" in item.name or not item.name.isprintable():
+    if "/" in item.name or not item.name.isprintable() or len(item.name.encode()) > 200:
         raise RunError(f"{where}: damaged: {files.shown(item.name)} is not the name of a run")
     return item
 
