@@ -21,7 +21,7 @@ from elites.runs import gaps, logs, unchanged
 from elites.runs import job as jobs
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
-from elites.runs.directory import METRICS, RunDirectory, RunError
+from elites.runs.directory import CONFIG, METRICS, RunDirectory, RunError
 from elites.training import Run
 from elites.words import warn
 
@@ -84,7 +84,10 @@ class Reader:
     def __init__(self, run: RunDirectory):
         """Build the algorithm of a run. Raises a ValueError if the run does not fit its task."""
         self._run, self._config = run, run.checked_config()
-        self._job = jobs.build(self._config, run)
+        try:
+            self._job = jobs.build(self._config, run)
+        except ValueError as error:
+            raise ValueError(f"{run / CONFIG}: {error}") from None
         unchanged.check_loaded(run, self._job)
         expected = self._job.expected_arrays.items()
         self._expected = {name: what for name, what in expected if jobs.is_weight(name)}
