@@ -4,9 +4,9 @@ import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "elites"
-FILES = ["files", "arrays", "words", "references", "presets"]
+FILES = ["files", "arrays", "words", "output", "references", "presets"]
 FOLDERS = ["physics", "core", "tasks", "training", "runs", "study", "viewer", "cli"]
-ORDER = ["files", "arrays", "words", "references", "physics", "core", "presets", *FOLDERS[2:]]
+ORDER = [*FILES[:-1], "physics", "core", "presets", *FOLDERS[2:]]
 
 
 def test_nothing_imports_upwards():

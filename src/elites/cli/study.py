@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,8 +9,9 @@ from typing import Annotated, Literal
 import tyro
 
 from elites.cli.common import STOPPED, program, shown
+from elites.output import say, write
 from elites.runs import lock, packages
-from elites.words import counted
+from elites.words import counted, plain, quoted
 
 
 def study(
@@ -57,15 +57,16 @@ def study(
             where = engines.LocalEngine(jobs)
         result = scheduler.run_unfinished(opened, where, Live(opened))
     if result.stopped:
-        again = f"{program()} study {shlex.quote(plan)} --output {shlex.quote(str(path))}"
-        print(
+        again = f"{program()} study {quoted(plan)} --output {quoted(path)}"
+        say(
             f"stopped with {counted(result.done, 'run')} done; everything is saved. "
             f"Continue with: {again}"
         )
         return STOPPED
-    print(f"{counted(result.done, 'run')} done: {path}. See '{program()} report {path}'")
+    done = counted(result.done, "run")
+    say(f"{done} done: {plain(str(path))}. See '{program()} report {quoted(path)}'")
     for item in result.failed:
-        print(f"failed: {item.name}: {item.error}", file=sys.stderr)
+        write(f"{plain(f'failed: {item.name}: {item.error}')}\n", sys.stderr)
     return 1 if result.failed else 0
 
 

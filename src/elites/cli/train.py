@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,11 +11,12 @@ import tyro
 
 from elites.cli.common import STOPPED, RunPath, program, shown
 from elites.core.hyperparameters import Hyperparameters
+from elites.output import errors_as_warnings, say
 from elites.runs import directory as directories
 from elites.runs import session
 from elites.runs.config import Config, Device, preset
 from elites.runs.directory import RunDirectory
-from elites.words import columns, duration
+from elites.words import columns, duration, plain, quoted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,11 +91,10 @@ def distil(
     device: Device = "auto",
     resume: bool = False,
 ) -> int:
-    """Fit one policy to the archive of a run, so that it performs any of its behaviours on request.
+    """Fit one policy to the archive of a run, to perform any of its behaviours on request.
 
-    The result is a run with the same archive and the policy as its actor: evaluate it, view it,
-    export it. Each iteration rolls out elites and the policy asked for the same descriptors, and
-    fits the policy to the actions of the elites in all states that were visited.
+    The result is a run with the same archive and the policy as its actor. Each iteration rolls out
+    elites, and the policy at their descriptors, and fits it to the elites' actions in all states.
 
     Args:
         run: Run directory, of any algorithm.
@@ -136,16 +135,16 @@ def demo(output: Path = Path("demo")) -> int:
         output: Run directory. An interrupted demo is continued.
     """
     code = _train(preset("demo", "walker_uni"), output, resume=True)
-    elites = program()
+    elites, run, figures = program(), quoted(output), plain(str(output / "figures"))
     if code == 0:
-        print(f"""
-figures    {output / "figures" / "archive.png"}   fitness of the elites in the archive
-           {output / "figures" / "actor.png"}     the distilled policy, asked for each behaviour
-           {output / "figures" / "curves.png"}    learning curves
-next       {elites} view {output}    explore the archive in the browser
-           {elites} info {output}
-           {elites} resume {output} --evaluations 20000
-           {elites} export {output} walker.onnx --descriptor 0.8 0.2
+        say(f"""
+figures    {figures}/archive.png   fitness of the elites in the archive
+           {figures}/actor.png     the distilled policy, asked for each behaviour
+           {figures}/curves.png    learning curves
+next       {elites} view {run}    explore the archive in the browser
+           {elites} info {run}
+           {elites} resume {run} --evaluations 20000
+           {elites} export {run} walker.onnx --descriptor 0.8 0.2
            {elites} train ant_omni --preset paper    the paper's experiment, on a GPU""")
     return code
 
@@ -161,21 +160,24 @@ def _train(
 
 def _report(path: Path, outcome: session.Outcome) -> int:
     """Print how the training of the run at a path ended, and return the exit code."""
-    again = f"{program()} resume {shlex.quote(str(path))}"
+    name = plain(str(path))
+    again = f"{program()} resume {quoted(path)}"
     if outcome.interrupted:
-        print(
+        say(
             f"stopped after iteration {outcome.iteration} of {outcome.total}; everything is saved. "
             f"Continue with: {again}"
         )
         return STOPPED
     if outcome.was_finished:
-        print(
-            f"{path} is finished already, after {outcome.iteration} iterations. Train longer with: "
+        say(
+            f"{name} is finished already, after {outcome.iteration} iterations. Train longer with: "
             f"{again} --evaluations N"
         )
         return 0
-    from elites.runs import evaluation
+    say(f"finished after {outcome.iteration} iterations and {duration(outcome.seconds)}: {name}")
+    folder = RunDirectory(path).evaluation
+    with errors_as_warnings(f"reading the tables of {folder}", f"see '{program()} info'"):
+        from elites.runs import evaluation
 
-    print(f"finished after {outcome.iteration} iterations and {duration(outcome.seconds)}: {path}")
-    print("\n".join(columns(evaluation.table(RunDirectory(path).evaluation), right=(1, 2, 3))))
+        say("\n".join(columns(evaluation.table(folder), right=(1, 2, 3))))
     return 0

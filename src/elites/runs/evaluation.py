@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from elites.files import RunError
+from elites.files import RunError, read_record
 from elites.runs import checkpoint as checkpoints
 from elites.runs import lock
-from elites.runs.directory import RunDirectory, write_text
+from elites.runs.directory import FACTS, RunDirectory, write_text
 from elites.runs.logs import read_table, text_of
 from elites.words import number
 
@@ -213,6 +213,19 @@ def read_cells(directory: Path, cells: int, size: int) -> dict[str, np.ndarray]:
                 "numbered from 0"
             )
     return table
+
+
+def is_complete(run: RunDirectory) -> bool:
+    """Return whether a run has everything that its end computes: the last checkpoint and tables.
+
+    Figures and summary are not needed for that.
+    """
+    try:
+        total = read_record(run / FACTS, {"iterations": int})["iterations"]
+        last = [int(place.name) for place in checkpoints.complete(run.checkpoints)[-1:]]
+        return last == [total] and iteration_of(run.evaluation) == total
+    except (OSError, RunError):
+        return False
 
 
 def table(directory: Path) -> list[list[str]]:

@@ -10,13 +10,14 @@ from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import environment, evaluation, gaps, logs, snapshots
 from elites.runs.directory import FACTS, RunDirectory
-from elites.words import duration
+from elites.words import duration, plain
 
 
 def describe(run: RunDirectory) -> str:
     """Return a description of a run as text of several lines, read from its files."""
     config = run.config()
-    lines = [f"{run.path}: {config.algorithm} on {config.task}, {config.seeds} seed(s)", ""]
+    title = f"{run.path}: {config.algorithm} on {config.task}, {config.seeds} seed(s)"
+    lines = [plain(title), ""]
     if os.path.lexists(run / FACTS):
         facts = directories.read_facts(run)
         layers = "-".join(map(str, facts.get("policy_layers", ())))
@@ -52,7 +53,7 @@ def describe(run: RunDirectory) -> str:
 
 def _rows(**facts: str) -> list[str]:
     """Return lines of two columns: the name and the text of each entry."""
-    return [f"{name:<16}{text}" for name, text in facts.items()]
+    return [f"{name:<16}{plain(text)}" for name, text in facts.items()]
 
 
 def _progress(run: RunDirectory) -> dict[str, str]:

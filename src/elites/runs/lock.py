@@ -49,8 +49,10 @@ def locked(path: Path) -> Iterator[str | None]:
                 _replace(file, f"process {os.getpid()} on {platform.node()} since {now}\n")
             yield stale
         finally:
-            # Emptied, not removed: two processes could lock a removed file and its successor.
-            _replace(file, "")
+            # Emptied, not removed: two processes could lock a removed file and its successor. If
+            # that fails, the text is recognised as that of a process that has ended.
+            with contextlib.suppress(OSError):
+                _replace(file, "")
             if made and [entry.name for entry in path.iterdir()] == [LOCK]:
                 (path / LOCK).unlink()
                 for directory in made:

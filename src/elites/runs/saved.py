@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.core.algorithm import Algorithm
+from elites.output import warn
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs import gaps, logs, unchanged
@@ -23,7 +24,6 @@ from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import CONFIG, METRICS, RunDirectory, RunError
 from elites.training import Run
-from elites.words import warn
 
 
 def load(path: Path | str, iteration: int | None = None) -> Run:

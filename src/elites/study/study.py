@@ -23,6 +23,7 @@ from typing import Any, Literal
 from elites import files, presets
 from elites.references import short_name
 from elites.runs import directory as directories
+from elites.runs import evaluation
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory, RunError
 from elites.study.plan import Plan, from_values
@@ -122,7 +123,8 @@ class Study:
         The state is never "running": the study's files do not say whether a process is computing
         the run.
         """
-        if (self.run(item) / directories.SUMMARY).exists():
+        run = self.run(item)
+        if (run / directories.SUMMARY).exists() or evaluation.is_complete(run):
             return "done"
         return "failed" if item.attempts >= ATTEMPTS else "queued"
 

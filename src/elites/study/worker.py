@@ -16,6 +16,7 @@ from pathlib import Path
 from elites.runs import session
 from elites.runs.directory import OutOfMemoryError, RunError, TooLargeError
 from elites.runs.lock import InUseError
+from elites.runs.signals import Interrupted
 from elites.study.study import Item, Study
 
 DONE, FAILED, STOPPED, TOO_LARGE, IN_USE, LOST = 0, 1, 3, 4, 5, 6
@@ -44,6 +45,8 @@ def compute(study: Study, item: Item) -> int:
     except InUseError as error:
         print(f"elites: {error}", file=sys.stderr)
         return IN_USE
+    except Interrupted:
+        return STOPPED
     except (ValueError, OSError, RunError) as error:
         print(f"elites: {error}", file=sys.stderr)
         return FAILED
