@@ -109,6 +109,8 @@ def distil(
         device: Device to compute on.
         resume: Continue if the output directory already holds this distillation.
     """
+    if iterations < 1:
+        raise ValueError(f"--iterations must be at least 1, got {iterations}")
     source = run.resolve()
     config = dataclasses.replace(
         directories.existing(run)

@@ -106,8 +106,6 @@ class Config:
 
         `source` is the directory of this run, and `hp` are hyperparameters that differ.
         """
-        if iterations < 1:
-            raise ValueError(f"iterations must be a whole number of at least 1, got {iterations}")
         values = dataclasses.replace(self.hp, **hp)
         return dataclasses.replace(
             self,

@@ -122,12 +122,14 @@ class Batched(Generic[S]):
 
         Their archives are empty before, or those given.
         """
-        if archive is None:
-            centroids = self.algorithm.centroids()
-            centroids = jnp.broadcast_to(centroids, (self.seeds, *centroids.shape))
-        else:
-            centroids = archive.centroids
-        return self.compiled.start(keys, centroids, archive)
+        if archive is not None:
+            # Copied, because the stages reuse the buffers of a state.
+            copy = jax.tree.map(jnp.copy, archive)
+            return self.compiled.start(keys, copy.centroids, copy)
+        centroids = self.algorithm.centroids()
+        return self.compiled.start(
+            keys, jnp.broadcast_to(centroids, (self.seeds, *centroids.shape))
+        )
 
     def step(self, state: S, keys: Array) -> tuple[S, Metrics]:
         """Run one iteration of all seeds and return the next state and the metrics.
