@@ -219,6 +219,7 @@ def test_conditioned_networks_see_the_descriptor():
         "dcg_me_sampled_negatives": (5, 7),
         "dcg_me_unconditioned_actor": (3, 7),
         "dcrl_me": (5, 7),
+        "progress_me": (5, 7),
     }
     assert first["dcrl_me"].actor.sizes[1:] == (128, 128, 2)  # it folds into policies
     assert first["dcg_me_unconditioned_actor"].actor.sizes[1:] == (256, 256, 2)
@@ -238,6 +239,7 @@ OFFSPRING = {
     "dcg_me_sampled_negatives": _DCG,
     "dcg_me_unconditioned_actor": _DCG,
     "dcrl_me": {"ga": 128, "pg": 64, "injection": 64},
+    "progress_me": {"ga": 128, "pg": 64, "injection": 64},
 }  # fmt: skip
 PADDED_BATCH = {
     **dict.fromkeys(OFFSPRING, 256),

@@ -221,7 +221,7 @@ def answer(search, evaluate_) -> None:
     )
 
 
-LEARNING = ["pga_me", "qd_pg", "dcg_me", "dcg_me_unconditioned_actor", "dcrl_me"]
+LEARNING = ["pga_me", "qd_pg", "dcg_me", "dcg_me_unconditioned_actor", "dcrl_me", "progress_me"]
 
 
 @pytest.mark.parametrize("name", LEARNING)

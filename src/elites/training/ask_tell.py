@@ -55,6 +55,10 @@ class ExternalTask:
     """Whether an evaluation repeats exactly."""
     lengthscale: float = 0.1
     """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
+    final_descriptor: bool = True
+    """Whether the descriptor of an episode is that of its final state."""
+    observation_ranges: tuple[tuple[int, float, float], ...] = ()
+    """Entries of the observation whose range is known: index, lowest and highest value."""
 
     def problem(self) -> Problem:
         """Return the task as a `Problem`, the record of sizes and bounds that algorithms use."""
