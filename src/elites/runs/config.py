@@ -29,7 +29,10 @@ class Config:
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """A task by name (see 'elites tasks'), or FILE.py:FUNCTION for one of your own."""
     algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[ALGORITHM]")] = "dcg_me"
-    """An algorithm by name (see 'elites algorithms'), or FILE.py:FUNCTION for one of your own."""
+    """An algorithm by name (see 'elites algorithms'), or FILE.py:FUNCTION for one of your own.
+
+    progress_me needs the fewest evaluations.
+    """
     seeds: int = 1
     """Number of seeds, trained side by side as one batch."""
     first_seed: int = 0
