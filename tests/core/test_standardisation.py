@@ -116,7 +116,8 @@ def test_training_sees_standardised_observations(quick_compiler, monkeypatch):
     )
     np.testing.assert_allclose(before.actor, standard.actor, atol=1e-5)
     assert np.abs(np.asarray(batches.observation).mean((0, 1))).max() < 1
-    raw = np.asarray(batches.observation) * state.moments.size + state.moments.mean
+    mean, size = np.asarray(state.moments)
+    raw = np.asarray(batches.observation) * size + mean
     rows = np.asarray(state.replay.rows)[: int(state.replay.size), :S]
     distance = np.abs(raw.reshape(-1, 1, S) - rows[None]).max(-1).min(1)
     assert distance.max() < 1e-4
