@@ -449,7 +449,7 @@ TINY = {
         ),
         (
             {"episodes": [an_episode(state_descriptors=None)] * 6},
-            "episode 0: qd_pg rewards novel states and needs state_descriptors",
+            "episode 0: qd_pg rewards states and needs state_descriptors",
         ),
     ],
 )

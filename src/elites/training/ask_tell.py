@@ -316,7 +316,7 @@ class AskTell(Generic[S]):
         for row, episode in enumerate(episodes):
             if episode is not None and episode.state_descriptors is None:
                 raise ValueError(
-                    f"episode {row}: {self.algorithm.name} rewards novel states and needs "
+                    f"episode {row}: {self.algorithm.name} rewards states and needs "
                     "state_descriptors"
                 )
 
