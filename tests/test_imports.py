@@ -4,9 +4,9 @@ import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "elites"
-FILES = ["words", "references", "presets"]
+FILES = ["words", "output", "references", "trust", "presets"]
 FOLDERS = ["physics", "core", "tasks", "training", "runs", "study", "viewer", "cli"]
-ORDER = ["words", "references", "physics", "core", "presets", *FOLDERS[2:]]
+ORDER = ["words", "output", "references", "trust", "physics", "core", "presets", *FOLDERS[2:]]
 
 
 def test_nothing_imports_upwards():

@@ -1,7 +1,29 @@
-"""`python -m elites` is the command `elites`."""
+"""The command `elites`, which is also `python -m elites`.
+
+Signals and standard streams are taken care of first, because the imports of a command take a while.
+"""
+
+from __future__ import annotations
 
 import sys
 
-from elites.cli import main
+from elites import output
+from elites.runs import signals
 
-sys.exit(main())
+
+def main() -> int:
+    """Run the command of the command line, and return the exit code of the process."""
+    signals.end_on_signals()
+    output.prepare()
+    from elites import cli
+
+    try:
+        code = cli.main()
+    finally:
+        output.finish()
+    signals.exit_on_signals(code)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,24 +1,25 @@
 """References to functions of the user's own, as FILE.py:FUNCTION.
 
 A task or an algorithm of one's own is named this way on the command line and in a saved run. Only
-`load` runs code of the file.
+`load` runs code of the file. The module `trust` decides whether the file of a saved run may run.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.machinery
 import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 
 def is_reference(name: str) -> bool:
-    """Return whether a name is a reference, FILE.py:FUNCTION, by its colon.
+    """Return whether a name has a colon and is therefore a reference, FILE.py:FUNCTION.
 
     The file is not read.
     """
@@ -28,49 +29,80 @@ def is_reference(name: str) -> bool:
 def check(kind: str, name: str) -> str:
     """Return the reference FILE.py:FUNCTION unchanged, or raise a ValueError.
 
-    It raises if the form is wrong or the file is missing. `kind` says in messages what the function
-    makes: a task, an algorithm.
+    It raises if the form is wrong or the file is missing. `kind` is what the function returns,
+    "task" or "algorithm", for the message.
     """
-    where, _, function = name.rpartition(":")
-    if not where.endswith(".py") or not function.isidentifier():
-        article = "an" if kind[0] in "aeiou" else "a"
-        raise ValueError(f"{article} {kind} of your own is given as FILE.py:FUNCTION, got '{name}'")
+    where = check_form(kind, name).rpartition(":")[0]
     if not Path(where).is_file():
         raise ValueError(f"{kind} '{name}': there is no file {where}")
     return name
 
 
-def absolute(name: str) -> str:
-    """Return a reference FILE.py:FUNCTION with the full path of its file.
+def check_form(kind: str, name: str) -> str:
+    """Return the reference unchanged, or raise a ValueError if it is not FILE.py:FUNCTION.
 
-    Other names are returned unchanged.
+    The file need not exist.
+    """
+    where, _, function = name.rpartition(":")
+    if not where.endswith(".py") or not function.isidentifier():
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise ValueError(f"{article} {kind} of your own is given as FILE.py:FUNCTION, got '{name}'")
+    return name
+
+
+def absolute(name: str) -> str:
+    """Return a reference FILE.py:FUNCTION with the absolute path of its file.
+
+    A name without a colon is returned unchanged.
     """
     where, colon, function = name.rpartition(":")
     return f"{Path(where).resolve()}:{function}" if colon else name
 
 
 def short_name(name: str) -> str:
-    """Return the function's name in a reference FILE.py:FUNCTION, to name files after it.
+    """Return the function's name from a reference FILE.py:FUNCTION, for use in file names.
 
-    Other names are returned unchanged.
+    A name without a colon is returned unchanged.
     """
     return name.rpartition(":")[2]
 
 
 def load(name: str) -> Any:
-    """Return the object that a reference FILE.py:FUNCTION names, or None if the file has none.
+    """Return the object that a reference FILE.py:FUNCTION names.
 
-    The file runs once in a process.
+    Returns None if the file defines no such name. A process runs the file only once.
     """
     where, _, function = absolute(name).rpartition(":")
     return getattr(_module(where), function, None)
 
 
 @functools.cache
+def source(where: str) -> bytes:
+    """Return the contents of a Python file, the ones that run in this process.
+
+    The file is read once, so that what was checked is what runs, even if the file changes between.
+    """
+    return Path(where).read_bytes()
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loader that runs the contents of `source`, never compiled code from `__pycache__`."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the compiled contents of the file."""
+        del fullname
+        return self.source_to_code(source(self.path), self.path)
+
+
+@functools.cache
 def _module(where: str) -> ModuleType:
-    """Run a Python file and return it as a module. Two files of the same name are two modules."""
+    """Run a Python file and return it as a module.
+
+    Files with the same name in different folders become different modules.
+    """
     number = hashlib.sha256(where.encode()).hexdigest()[:8]
-    spec = importlib.util.spec_from_file_location(f"elites_own_{Path(where).stem}_{number}", where)
+    name = f"elites_own_{Path(where).stem}_{number}"
+    spec = importlib.util.spec_from_file_location(name, where, loader=_Loader(name, where))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -84,9 +116,10 @@ def _module(where: str) -> ModuleType:
 
 
 def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of calling the function that a reference FILE.py:FUNCTION names.
+    """Call `function` with `arguments` and return its result.
 
-    `name` is the reference. Errors of the function become a ValueError that names it.
+    `name` is the reference FILE.py:FUNCTION that the function was loaded from. An error inside the
+    function is raised as a ValueError that names the file and the function.
     """
     try:
         return function(*arguments)
@@ -104,10 +137,10 @@ def kind(value: Any) -> str:
 
 
 def of(function: Callable[..., Any]) -> str | None:
-    """Return the reference FILE.py:FUNCTION to a function, or None if there is none.
+    """Return the reference FILE.py:FUNCTION to a function, or None if it has none.
 
-    A function has one if it is at the top level of a module, under its own name, and the module is
-    a file.
+    A function has a reference if it is defined at the top level of a Python file and can be found
+    there under its own name.
     """
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     name = getattr(function, "__qualname__", "")
@@ -123,9 +156,10 @@ def of(function: Callable[..., Any]) -> str | None:
 
 
 def lasting(kind: str, function: Any) -> str:
-    """Return the reference FILE.py:FUNCTION to a function, or raise a ValueError if there is none.
+    """Return the reference FILE.py:FUNCTION to a function, or raise a ValueError if it has none.
 
-    `kind` says in the message what the function makes. `of` says which functions have a reference.
+    See `of` for which functions have a reference. `kind` is what the function returns, "task" or
+    "algorithm", for the message.
     """
     reference = of(function)
     if reference is None:

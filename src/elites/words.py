@@ -1,37 +1,88 @@
-"""Text for people: numbers, amounts of memory, durations, counted nouns, aligned columns."""
+"""Text for people: numbers, amounts of memory, durations, counted nouns, aligned columns.
+
+Names and labels come from users, and from runs of others. `plain` makes them safe to show.
+"""
 
 from __future__ import annotations
 
-import sys
+import os
+import re
+import shlex
+import string
 from collections.abc import Iterable, Sequence
 
+# Control characters, marks that change the direction of writing, and halves of surrogate pairs.
+_UNSHOWN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
-def warn(text: str) -> None:
-    """Print a warning with this text."""
-    print(f"elites: warning: {text}", file=sys.stderr, flush=True)
+
+def plain(text: str, most: int = 10_000) -> str:
+    r"""Return a text as one line of at most `most` characters that can be shown anywhere.
+
+    Tabs and line breaks become a space. Characters that would control a terminal, or that cannot be
+    encoded, become escape sequences such as \x1b.
+    """
+    text = re.sub(r"[\t-\r\u2028\u2029]+", " ", text[: most + 1])
+    return shortened(_UNSHOWN.sub(lambda match: _escaped(match[0]), text), most)
+
+
+def _escaped(character: str) -> str:
+    r"""Return the escape sequence of a character, such as \x1b or \u202e."""
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def in_markdown(text: str) -> str:
+    """Return a text as one line of Markdown that shows it as it is, without markup of its own."""
+    return re.sub(r"([\\`*<>\[\]|])", r"\\\1", plain(text, 200))
+
+
+def file_name(text: str) -> str:
+    """Return a text as part of a file name: an underscore for all but letters and digits."""
+    return "".join(c if c.isalnum() else "_" for c in text[:100])
+
+
+def quoted(path: object) -> str:
+    r"""Return a path as a word of a shell command, such as 'my run'.
+
+    Characters that cannot be shown are written as Bash and Zsh read them: $'run\xff'.
+    """
+    text = str(path)
+    if not _UNSHOWN.search(text):
+        return shlex.quote(text)
+    kept = set(string.ascii_letters.encode() + string.digits.encode() + b"/._- ")
+    data = os.fsencode(text)
+    return "$'" + "".join(chr(byte) if byte in kept else f"\\x{byte:02x}" for byte in data) + "'"
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of an exception in one line, or its type if it has no message."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return plain(f"{os.fsdecode(error.filename)}: {error.strerror}")
+    return plain(str(error)) or type(error).__name__
 
 
 def number(value: float) -> str:
-    """Return a number as text with about four digits, and NaN as a dash."""
+    """Return a number as text with about four significant digits. NaN becomes a dash."""
     if value != value:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun in singular or plural as text: "1 seed", "8 seeds"."""
+    """Return a number followed by its noun in the singular or plural: "1 seed", "8 seeds"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def listed(texts: Sequence[str]) -> str:
-    """Return texts as one text, an enumeration: "a, b and c"."""
+    """Join texts with commas and a final "and": "a, b and c"."""
     return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
 
 def spans(numbers: Iterable[int], most: int = 4) -> str:
     """Return whole numbers as a text of ranges: "4 to 7 and 9".
 
-    Numbers beyond `most` ranges are only counted.
+    After the first `most` ranges, only the count of the remaining integers is given: "12 more".
     """
     found: list[list[int]] = []
     for number in sorted(numbers):
@@ -68,9 +119,9 @@ def duration(seconds: float) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """Return a text cut between two words to at most `width` characters.
+    """Return a text cut to at most `width` characters, between two words if possible.
 
-    An ellipsis marks the cut.
+    An ellipsis marks the cut. A text that fits is returned unchanged.
     """
     if len(text) <= width:
         return text
@@ -79,9 +130,9 @@ def shortened(text: str, width: int) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Return the rows of a table as lines of text with aligned columns.
+    """Return one line of text for each row of a table, with aligned columns.
 
-    The columns whose numbers are in `right` are aligned to the right.
+    `right` holds the indices of the columns to align to the right.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [

@@ -43,7 +43,7 @@ def test_tasks_explains_one():
     out = done.stdout
     task = tasks.make("ant_omni")
     assert task.summary in out.splitlines()[0]
-    for text in (task.termination_text, task.descriptor_text, "[-30, 30]^2", "21,384"):
+    for text in (task.termination_text, task.descriptor_text, "final x (m), -30 to 30", "21,384"):
         assert text in out
     assert re.search(r"^reward +max\(0, 1 - 0\.5 \|a\|\^2", out, re.M)
     assert re.search(r"^deterministic +yes$", out, re.M)

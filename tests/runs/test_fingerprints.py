@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elites import references, tasks
+from elites import tasks, trust
 from elites.runs import fingerprints
 from program import (
     SMOKE,
@@ -21,6 +21,7 @@ from program import (
     edit_json,
     elites,
     environment,
+    forget,
     newest,
     rows,
     succeed,
@@ -75,17 +76,13 @@ def make(problem, hp):
 LONGER = ("--evaluations", 352)
 
 
-def forget() -> None:
-    """Make this process read files of the user's own again, as another process would."""
-    references._module.cache_clear()
-    tasks._from_file.cache_clear()
-
-
 def change(path: Path, old: str, new: str) -> None:
+    """Change a file as its owner does, who trusts it again."""
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
     forget()
+    trust.record(f"{path}:make")
 
 
 @pytest.fixture
@@ -118,7 +115,7 @@ def test_a_task_whose_code_changed_is_not_resumed(own, old, new, said):
     line = complaint(elites("resume", run, *LONGER), 2)
     assert "was started with a different task or version: the code of the task's" in line
     assert said in line
-    assert "or go on with --accept-changed-task" in line
+    assert "or continue with --accept-changed-task" in line
     assert contents(run) == before
     again = ("train", f"{task}:make", "me", *SMOKE, "--resume", "--output", run)
     assert said in complaint(elites(*again), 2)

@@ -136,7 +136,7 @@ def fields(message: bytes) -> list[tuple[int, object]]:
 
 
 def test_events_hold_the_scalars(tmp_path):
-    events = logs.Events(tmp_path, step=300)
+    events = logs.Events(tmp_path, 300, pytest.fail)
     events.scalars(301, {"qd_score": 1.5, "added/ga": float("nan")})
     events.close()
     version, start, scalars = map(dict, map(fields, records(events.path.read_bytes())))

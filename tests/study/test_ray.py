@@ -3,6 +3,9 @@
 import contextlib
 import io
 import os
+import re
+import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -10,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from program import environment, rows
+from program import environment, rows, started
 
 pytest.importorskip("ray", reason="LEFT OUT: needs ray")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
@@ -18,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 from ray.exceptions import NodeDiedError, RayTaskError  # noqa: E402
 
 from elites.runs import checkpoint  # noqa: E402
-from elites.study import on_ray, scheduler  # noqa: E402
+from elites.study import on_ray, ray_cluster, scheduler  # noqa: E402
 from elites.study.engines import LocalEngine  # noqa: E402
 from elites.study.plan import Plan  # noqa: E402
 from elites.study.study import open_study  # noqa: E402
@@ -114,6 +117,7 @@ def test_a_lost_machines_run_goes_on_elsewhere(cluster, alone, tmp_path, in_plac
 
 
 def test_a_request_no_machine_can_meet_is_refused(cluster):
+    ray_cluster._refuse_unreachable(cluster.address)  # a cluster that is there
     with pytest.raises(ValueError, match="no machine of the cluster has 4 CPUs and 1 GPUs"):
         on_ray.RayEngine(cpus=4, gpus=1)
 
@@ -184,6 +188,94 @@ def test_what_counts_as_lost():
     assert on_ray.error_of_task(raised(raised(full))) is full  # where files are collected
 
 
-def test_no_cluster_at_an_address_is_one_line():
-    with pytest.raises(ValueError, match=r"no Ray cluster at '127\.0\.0\.1:1'"):
+def test_no_cluster_at_an_address_is_one_line(monkeypatch):
+    with pytest.raises(
+        ValueError, match=r"no Ray cluster at '127\.0\.0\.1:1'.*leave out --address"
+    ):
         on_ray.RayEngine("127.0.0.1:1")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(ValueError, match=r"the address of RAY_ADDRESS: .*or unset RAY_ADDRESS"):
+        on_ray.RayEngine()
+    monkeypatch.setenv("RAY_ADDRESS", "nonsense")
+    with pytest.raises(ValueError, match=r"no Ray cluster at 'nonsense'.*unset RAY_ADDRESS"):
+        on_ray.RayEngine()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", "another program"),
+        (b"", "another program"),
+        (None, "nothing"),
+    ],
+    ids=["a page", "closed at once", "silent"],
+)
+def test_another_program_at_the_address_is_noticed(monkeypatch, answer, said):
+    """Ray would wait for it for minutes. A stopped cluster is as silent."""
+    monkeypatch.setattr(ray_cluster, "PATIENCE", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                if answer is not None:
+                    connection.recv(100)
+                    connection.sendall(answer)
+                else:
+                    done.wait(60)
+
+        done = threading.Event()
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        address = "{}:{}".format(*server.getsockname())
+        with pytest.raises(ValueError, match=rf"no Ray cluster at '{address}'.*: {said}.* answer"):
+            on_ray.RayEngine(address)
+        done.set()
+        thread.join(60)
+
+
+def listening(process: int) -> dict[str, str]:
+    """Return the addresses on which a process and its descendants listen, by their programs."""
+    found, before = {process}, set()
+    while found != before:
+        before = set(found)
+        for place in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                if int(place.read_text().rpartition(")")[2].split()[1]) in found:
+                    found.add(int(place.parent.name))
+    sockets = {}
+    for number in found:
+        for place in Path(f"/proc/{number}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                sockets[os.readlink(place)] = Path(f"/proc/{number}/comm").read_text().strip()
+    addresses = {}
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            _, local, _, state, *_ = columns = line.split()
+            if state == "0A" and (owner := sockets.get(f"socket:[{columns[9]}]")):
+                addresses[f"{owner} {local}"] = local.partition(":")[0]
+    return addresses
+
+
+def test_a_cluster_of_its_own_is_for_this_machine_alone(tmp_path):
+    plan, path = tmp_path / "slow.toml", tmp_path / "study"
+    plan.write_text(
+        'tasks = ["point_omni"]\nalgorithms = ["me"]\nseeds = 1\npreset = "smoke"\n'
+        "evaluations = 1_000_000_000\ncheckpoint_every = 2\n"
+    )
+    ray = ("--engine", "ray", "--cpus", "0.5")
+    environ = environment(RAY_USAGE_STATS_ENABLED="0", RAY_ADDRESS="")
+    process = started("study", plan, "--output", path, *ray, environ=environ)
+    while not list(path.glob("runs/*/checkpoints/last")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    addresses = listening(process.pid)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=300)
+    assert len(addresses) > 3
+    loopback = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
+    assert {name: a for name, a in addresses.items() if a not in loopback} == {}
+    assert "Ray runs on this machine only: it listens on 127.0.0.1 and has no dashboard" in err
+    assert process.returncode == 3, (out, err)
+    again = rf"Continue with: .* study {plan} --output {path} --engine ray --cpus 0.5 --gpus 0\n"
+    assert re.search(again, out), out

@@ -4,20 +4,26 @@ import io
 
 import pytest
 
+from elites.runs.directory import RunError
 from elites.runs.signals import Signals
 from elites.study import scheduler, worker
 from elites.study.plan import Plan
 from elites.study.scheduler import Scheduler
 from elites.study.study import Study, open_study
 from elites.study.table import Live
+from elites.study.worker import Ending, read_ending
+from program import edit_json
 
 PLAN = Plan(("point_omni",), ("me", "dcg_me", "pga_me"), seeds=4, preset="smoke")
 
 
 class Script:
-    """Exit codes by the name of a run, one for each time it is started; done without any."""
+    """Endings or exit codes by the name of a run, one for each time it is started.
 
-    def __init__(self, study: Study, codes: dict[str, list[int]], slots: int = 2):
+    A run without any is done.
+    """
+
+    def __init__(self, study: Study, codes: dict[str, list], slots: int = 2):
         self.study, self.codes, self.slots = study, codes, slots
         self.started: list[str] = []
         self.most = self.now = 0
@@ -27,12 +33,13 @@ class Script:
         self.now += 1
         self.most = max(self.most, self.now)
         codes = self.codes.get(item.name, [])
-        return Told(self, item, codes.pop(0) if codes else worker.DONE)
+        told = codes.pop(0) if codes else worker.DONE
+        return Told(self, item, told if isinstance(told, Ending) else Ending(told))
 
 
 class Told:
-    def __init__(self, script: Script, item, code: int):
-        self.script, self.item, self.code, self.polls = script, item, code, 0
+    def __init__(self, script: Script, item, ending: Ending):
+        self.script, self.item, self.ending, self.polls = script, item, ending, 0
         self.stopped = False
 
     def poll(self):
@@ -41,12 +48,12 @@ class Told:
             return None
         self.script.now -= 1
         if self.stopped:
-            return worker.STOPPED
-        if self.code == worker.DONE:
+            return Ending(worker.STOPPED)
+        if self.ending.code == worker.DONE:
             path = self.script.study.run(self.item).path
             path.mkdir(parents=True, exist_ok=True)
             (path / "summary.md").write_text("done")
-        return self.code
+        return self.ending
 
     def stop(self):
         self.stopped = True
@@ -82,18 +89,40 @@ def test_all_are_done_and_nothing_twice(study):
 
 
 def test_a_failed_run_is_tried_once_more(study):
-    study.logs.mkdir()
-    (study.logs / f"{ME}.log").write_text("compiling\nelites: it broke\n")
-    result, engine, out = work(study, {ME: [1]})
+    result, engine, out = work(study, {ME: [Ending(worker.FAILED, "it broke")]})
     assert result.failed == []
     assert engine.started.count(ME) == 2
     assert f"{ME} failed: it broke; trying again" in out
 
 
+@pytest.mark.parametrize(
+    ("report", "status", "ending"),
+    [
+        (b'{"code": 4, "reason": "too large"}', 4, Ending(4, "too large")),
+        (b"", -9, Ending(1, "killed by SIGKILL (signal 9)", False)),
+        (b"", -250, Ending(1, "killed by a signal (signal 250)", False)),
+        # An exit code of the task's own is not taken for one of a worker.
+        (b"", 4, Ending(1, "ended with exit code 4 and gave no reason", False)),
+        (b'{"code": 4, "rea', -6, Ending(1, "killed by SIGABRT (signal 6)", False)),
+    ],
+)
+def test_the_reason_is_what_the_worker_reported(report, status, ending):
+    assert read_ending(report, status) == ending
+
+
+def test_a_log_of_an_earlier_day_is_no_reason(study):
+    study.logs.mkdir()
+    log = study.logs / f"{ME}.log"
+    log.write_text("elites: the disk is full\nelites: recovered the lock left by process 1\n")
+    killed = read_ending(b"", -9)
+    result, _, _ = work(study, {ME: [killed, killed]})
+    assert [item.error for item in result.failed] == [f"killed by SIGKILL (signal 9); see {log}"]
+
+
 def test_one_that_fails_twice_is_reported_and_the_rest_goes_on(study):
-    result, engine, _ = work(study, {DCG: [1, -9, 1]})
+    result, engine, _ = work(study, {DCG: [1, read_ending(b"", -9), 1]})
     assert [item.name for item in result.failed] == [DCG]
-    assert "ended by signal 9" in result.failed[0].error
+    assert "killed by SIGKILL" in result.failed[0].error
     assert result.done == 2
     assert engine.started.count(DCG) == 2
     # Started again, it is tried again: what was wrong may have been mended.
@@ -147,7 +176,7 @@ def test_however_a_run_ends_when_told_to_stop_it_has_not_failed(study):
     class Abrupt(Script):
         def start(self, study, item):
             signals.received = 15  # told to stop while it still loads
-            return Told(self, item, -15)
+            return Told(self, item, read_ending(b"", -15))
 
     signals = Signals()
     live = Live(study, io.StringIO())
@@ -160,6 +189,12 @@ def test_a_kill_after_the_plan_was_written_loses_nothing(study):
     (study.path / "index.json").unlink()
     again = open_study(study.path, PLAN)
     assert [item.name for item in again.items()] == [ME, DCG, PGA]
+
+
+def test_an_index_with_a_run_that_the_plan_has_not_is_refused(study):
+    edit_json(study.path / "index.json", lambda data: data["runs"][0].update(task="/evil.py:f"))
+    with pytest.raises(RunError, match=r"index\.json: damaged: the plan has no run of me on /evil"):
+        open_study(study.path, PLAN)
 
 
 def test_a_directory_with_another_study_a_run_or_files_is_refused(study, tmp_path):

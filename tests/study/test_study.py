@@ -71,13 +71,18 @@ def test_seeds_of_an_algorithm_are_one_run_with_their_own_results(finished):
 
 
 def test_an_algorithm_of_ones_own_is_compared_under_its_short_name(tmp_path):
-    own, plan, path = HERE / "own_algorithms.py", tmp_path / "own.toml", tmp_path / "study"
+    plan, path = tmp_path / "own.toml", tmp_path / "study"
+    own = Path(shutil.copy(HERE / "own_algorithms.py", tmp_path))
     plan.write_text(PLAN.replace('"pga_me"', f'"{own}:mutation"'))
     succeed("study", plan, "--output", path, apart=True)
     assert (path / "runs" / "point_omni-mutation-seeds-0-2" / "summary.md").exists()
     results = collect.collect(Study(path))
     assert results.problems == []
     assert [(g.label, g.finished) for g in results.groups] == [("me", 3), ("mutation", 3)]
+    own.write_text("raise SystemExit('CODE RAN')")
+    before = page(path)
+    own.unlink()
+    assert page(path) == before  # a report needs no file of the user's own
     assert str(own) not in page(path).partition('<section id="runs">')[0]
 
 
@@ -117,7 +122,7 @@ def test_a_signal_lets_runs_save_and_says_how_to_go_on(plan, tmp_path):
     slow = tmp_path / "slow.toml"
     slow.write_text(PLAN + "evaluations = 1_000_000_000\n")
     process = subprocess.Popen(
-        command("study", slow, "--output", path),
+        command("study", slow, "--output", path, "--jobs", 1),
         env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     checkpoints = path / "runs" / RUNS[0] / "checkpoints"
@@ -127,7 +132,7 @@ def test_a_signal_lets_runs_save_and_says_how_to_go_on(plan, tmp_path):
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 3
-    assert "everything is saved. Continue with:" in out
+    assert re.search(rf"Continue with: .* study {slow} --output {path} --jobs 1\n", out)
     assert Study(path).items()[0].attempts == 0
     text = page(path)
     assert "This study is unfinished" in text

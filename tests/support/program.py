@@ -20,6 +20,7 @@ from unittest import mock
 import numpy as np
 
 import quick
+from elites import references, tasks
 from elites.cli import main
 from elites.runs import checkpoint
 
@@ -66,6 +67,12 @@ def _here(arguments: list[str]) -> subprocess.CompletedProcess[str]:
     ):
         code = main()
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+def forget() -> None:
+    """Make this process read files of the user's own again, as another process would."""
+    for cached in (references.source, references._module, tasks._from_file):
+        cached.cache_clear()
 
 
 def watched(*arguments: object) -> subprocess.CompletedProcess[str]:

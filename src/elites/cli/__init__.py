@@ -17,6 +17,8 @@ inside the function, after it has checked the input. Help and error messages thu
 | 1         | failed (OSError, RunError)                     |
 | 2         | bad input (ValueError)                         |
 | 3         | stopped by a signal; the run can be resumed    |
+| 130, 143  | interrupted by Ctrl-C or SIGTERM before that   |
+| 141       | the reader of the output has closed the pipe   |
 
 `main` prints an exception as one line. With ELITES_DEBUG set in the environment, Python shows the
 traceback instead.
@@ -31,10 +33,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import elites
+from elites import output
 from elites.cli import catalogue, parsing, runs, study, train, view
 from elites.core.catalogue import suggestion
 from elites.runs.directory import RunError
-from elites.words import columns
+from elites.runs.signals import Interrupted
+from elites.words import columns, one_line
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": train.Train,
@@ -61,19 +65,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Without arguments, takes those of the command line.
     """
     try:
-        return _parse(sys.argv[1:] if arguments is None else arguments)() or 0
+        code = _parse(sys.argv[1:] if arguments is None else arguments)() or 0
+        print(end="", flush=True)  # a closed pipe is noticed here, not by the interpreter at exit
+        return code
     except BrokenPipeError:
-        # The reader, such as a pager or `head`, has closed the pipe. Without this, the interpreter
-        # reports another error when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + 13
-    except KeyboardInterrupt:
-        print("elites: interrupted", file=sys.stderr)
-        return 128 + 2
+        return 128 + 13  # the reader, such as a pager or `head`, has closed the pipe
+    except KeyboardInterrupt as error:
+        output.complain("interrupted")
+        return error.code if isinstance(error, Interrupted) else 128 + 2
     except (ValueError, OSError, RunError) as error:
         if os.environ.get("ELITES_DEBUG"):
             raise
-        print("elites:", _one_line(error), file=sys.stderr)
+        output.complain(one_line(error))
         return 2 if isinstance(error, ValueError) else 1
 
 
@@ -118,10 +121,3 @@ def _help() -> str:
 def _first_line(command: Callable[..., Any]) -> str:
     """Return the first line of a command's docstring, without the full stop."""
     return (command.__doc__ or "").partition("\n")[0].rstrip(".")
-
-
-def _one_line(error: Exception) -> str:
-    """Return the message of an exception in one line."""
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).splitlines())

@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from elites import tasks as registry
+from elites import trust
 from elites.core import catalogue
 from elites.words import columns
 
@@ -27,6 +28,7 @@ def tasks(
         raise ValueError("--check needs a task: elites tasks FILE.py:FUNCTION --check")
     if task:
         registry.check(task)
+        trust.record(task)
     from elites.cli import describe
 
     if check:
@@ -53,6 +55,7 @@ def algorithms(
     """
     if algorithm:
         catalogue.check(algorithm)
+        trust.record(algorithm)
         from elites.cli import describe
 
         print(describe.explain_algorithm(algorithm))

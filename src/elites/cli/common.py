@@ -1,4 +1,4 @@
-"""Exit code, program name and argument types, shared by the commands."""
+"""Exit code, program name, argument types, and the question of trust, shared by the commands."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+
+from elites import trust
+from elites.runs.config import Config
+from elites.runs.directory import RunDirectory
 
 STOPPED = 3
 """Exit code of training that a signal stopped and that can be resumed."""
@@ -29,3 +33,29 @@ def program() -> str:
     if shutil.which("elites"):
         return "elites"
     return sys.argv[0] if sys.argv[0].endswith("elites") else "python -m elites"
+
+
+def trusted_config(run: RunDirectory, trust_task: bool) -> Config:
+    """Return the configuration of a run whose files the user trusts to run.
+
+    With `trust_task`, trusts the files that the run names. Otherwise asks on a terminal, or raises
+    an UntrustedError.
+    """
+    config = run.config().check()
+    names = (config.task, config.algorithm)
+    try:
+        if not trust_task:
+            trust.require(run.path, *names)
+    except trust.UntrustedError as error:
+        if not _agrees(f"{error.what}. Trust it?"):
+            raise
+    trust.record(*names)
+    return config
+
+
+def _agrees(question: str) -> bool:
+    """Return whether the user answers a question with yes. Without a terminal, returns False."""
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
+        return False
+    print(f"elites: {question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -10,8 +10,9 @@ import contextlib
 import functools
 import io
 import itertools
+import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tyro
@@ -34,7 +35,7 @@ def parse(
     )
     errors = io.StringIO()
     try:
-        with contextlib.redirect_stderr(errors):
+        with contextlib.redirect_stderr(errors), _no_color_obeyed():
             call, unknown = run(args=arguments)
     except SystemExit as stop:
         if not stop.code:
@@ -51,6 +52,23 @@ def parse(
         run(args=["--help"])
     options = re.findall(r"--[a-z][\w.-]*", page.getvalue())
     raise ValueError(f"{_about_unknown(name, unknown, options)} See 'elites {name} --help'")
+
+
+@contextlib.contextmanager
+def _no_color_obeyed() -> Iterator[None]:
+    """Let tyro write no control characters in the `with` block if NO_COLOR is set.
+
+    tyro does not read this variable, but it writes plain text to a dumb terminal.
+    """
+    terminal = os.environ.get("TERM")
+    if terminal is None or not os.environ.get("NO_COLOR"):
+        yield
+        return
+    os.environ["TERM"] = "dumb"
+    try:
+        yield
+    finally:
+        os.environ["TERM"] = terminal
 
 
 def postponed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int | None]]:

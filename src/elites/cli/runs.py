@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from elites.cli.common import RunPath, shown
+from elites.cli.common import RunPath, shown, trusted_config
 from elites.runs import directory as directories
 from elites.runs.config import Device
 from elites.words import amount, columns, counted
@@ -17,6 +17,7 @@ def evaluate(
     run: RunPath,
     checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
     device: Device = "auto",
+    trust_task: bool = False,
 ) -> None:
     """Re-evaluate archive and actor of a run: the paper's metrics and a table of all cells.
 
@@ -24,9 +25,11 @@ def evaluate(
         run: Run directory.
         checkpoint: Iteration to evaluate. Its tables get a directory of their own.
         device: Device to compute on. On the training device, an archive is reproduced to the bit.
+        trust_task: Run the file of the task or algorithm that the run names, and remember its
+            contents as trusted. Needed for runs of other people.
     """
     directory = directories.existing(run)
-    config = directory.config().check()
+    config = trusted_config(directory, trust_task)
     from elites.runs import evaluation, job
 
     job.choose_device(device)
@@ -74,6 +77,7 @@ def export(
     descriptor: Annotated[tuple[float, ...], shown("FLOAT ...", "none")] = (),
     seed: Annotated[int | None, shown("INT", "the one with the highest QD-score")] = None,
     checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
+    trust_task: bool = False,
 ) -> None:
     """Write one policy of a run as ONNX or safetensors, and check the file against JAX.
 
@@ -87,6 +91,8 @@ def export(
         descriptor: Export the elite nearest to this descriptor, in task units.
         seed: Seed to take the policy from.
         checkpoint: Iteration of the checkpoint to read.
+        trust_task: Run the file of the task or algorithm that the run names, and remember its
+            contents as trusted. Needed for runs of other people.
     """
     directory = directories.existing(run)
     if sum([actor, cell is not None, bool(descriptor)]) > 1:
@@ -94,7 +100,7 @@ def export(
     from elites.runs import formats
 
     formats.check(output)
-    directory.config().check()
+    trusted_config(directory, trust_task)
     from elites.runs import export as exporting
     from elites.runs import saved
 

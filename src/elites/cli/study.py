@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from elites import trust
 from elites.cli.common import STOPPED, program, shown
+from elites.output import say, write
 from elites.runs import lock, packages
-from elites.words import counted
+from elites.words import counted, plain, quoted
 
 
 def study(
@@ -19,7 +20,9 @@ def study(
     output: Annotated[Path | None, shown("PATH", "studies/PLAN")] = None,
     jobs: Annotated[int | None, shown("INT", "one for each GPU, or one")] = None,
     engine: Literal["local", "ray"] = "local",
-    address: Annotated[str | None, shown("HOST:PORT", "a new cluster on this machine")] = None,
+    address: Annotated[
+        str | None, shown("HOST:PORT", "RAY_ADDRESS, or a cluster on this machine")
+    ] = None,
     cpus: float = 1,
     gpus: float = 0,
 ) -> int:
@@ -39,6 +42,7 @@ def study(
 
     chosen = plans.read(plan)
     path = output or Path("studies") / Path(plan).stem
+    trust.record(*chosen.tasks, *chosen.algorithms)  # the user's plan names them
     import jax
 
     from elites.study import engines, scheduler
@@ -49,24 +53,38 @@ def study(
     plans.refuse_small_budget(chosen, plan)
     with lock.locked(path):
         opened = studies.open_study(path, chosen)
+        live = Live(opened)
         if engine == "ray":
             from elites.study.on_ray import RayEngine
 
             where = RayEngine(address, cpus, gpus)
+            live.say(where.text)
         else:
             where = engines.LocalEngine(jobs)
-        result = scheduler.run_unfinished(opened, where, Live(opened))
+        result = scheduler.run_unfinished(opened, where, live)
     if result.stopped:
-        again = f"{program()} study {shlex.quote(plan)} --output {shlex.quote(str(path))}"
-        print(
+        on_ray = {"engine": engine, "address": address, "cpus": cpus, "gpus": gpus}
+        again = _again(plan, path, **(on_ray if engine == "ray" else {"jobs": jobs}))
+        say(
             f"stopped with {counted(result.done, 'run')} done; everything is saved. "
             f"Continue with: {again}"
         )
         return STOPPED
-    print(f"{counted(result.done, 'run')} done: {path}. See '{program()} report {path}'")
+    done = counted(result.done, "run")
+    say(f"{done} done: {plain(str(path))}. See '{program()} report {quoted(path)}'")
     for item in result.failed:
-        print(f"failed: {item.name}: {item.error}", file=sys.stderr)
+        write(f"{plain(f'failed: {item.name}: {item.error}')}\n", sys.stderr)
     return 1 if result.failed else 0
+
+
+def _again(plan: str, path: Path, **options: object) -> str:
+    """Return the command that continues a study, with the options that were given."""
+    parts = [program(), "study", quoted(plan), "--output", quoted(path)]
+    for name, value in options.items():
+        if value is not None:
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            parts += [f"--{name}", quoted(text)]
+    return " ".join(parts)
 
 
 def _check_engine(

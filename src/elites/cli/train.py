@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from elites.cli.common import STOPPED, RunPath, program, shown
+from elites import trust
+from elites.cli.common import STOPPED, RunPath, program, shown, trusted_config
 from elites.core.hyperparameters import Hyperparameters
+from elites.output import errors_as_warnings, say
 from elites.runs import directory as directories
 from elites.runs import session
 from elites.runs.config import Config, Device, preset
 from elites.runs.directory import RunDirectory
-from elites.words import columns, duration
+from elites.words import columns, duration, plain, quoted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Train:
     def __call__(self) -> int:
         if self.accept_changed_task and not self.resume:
             raise ValueError("--accept-changed-task is for --resume")
+        self.config.check()
+        trust.record(self.config.task, self.config.algorithm)  # the user has named their files
         return _train(self.config, self.output, self.resume, self.accept_changed_task)
 
     @classmethod
@@ -57,6 +60,7 @@ def resume(
     reevaluate_every: Annotated[int | None, shown("INT", "unchanged")] = None,
     device: Annotated[Device | None, shown("{auto,cpu,gpu}", "unchanged")] = None,
     accept_changed_task: bool = False,
+    trust_task: bool = False,
 ) -> int:
     """Continue a run from its last complete checkpoint.
 
@@ -68,6 +72,8 @@ def resume(
         device: Device to compute on from now on. Only the same device gives the same bits.
         accept_changed_task: Continue even if the code of the task or of the algorithm has changed
             since the run was trained. The run records it.
+        trust_task: Run the file of the task or algorithm that the run names, and remember its
+            contents as trusted. Needed for runs of other people.
     """
     given = {
         "evaluations": evaluations,
@@ -76,6 +82,7 @@ def resume(
         "device": device,
     }
     changes = {name: value for name, value in given.items() if value is not None}
+    trusted_config(directories.existing(run), trust_task)
     return _report(run, session.resume(run, accept_changed_task, **changes))
 
 
@@ -90,12 +97,12 @@ def distil(
     reevaluate_every: int = 20,
     device: Device = "auto",
     resume: bool = False,
+    trust_task: bool = False,
 ) -> int:
-    """Fit one policy to the archive of a run, so that it performs any of its behaviours on request.
+    """Fit one policy to the archive of a run, to perform any of its behaviours on request.
 
-    The result is a run with the same archive and the policy as its actor: evaluate it, view it,
-    export it. Each iteration rolls out elites and the policy asked for the same descriptors, and
-    fits the policy to the actions of the elites in all states that were visited.
+    The result is a run with the same archive and the policy as its actor. Each iteration rolls out
+    elites, and the policy at their descriptors, and fits it to the elites' actions in all states.
 
     Args:
         run: Run directory, of any algorithm.
@@ -108,14 +115,14 @@ def distil(
         reevaluate_every: Iterations between two evaluations of the policy in all cells.
         device: Device to compute on.
         resume: Continue if the output directory already holds this distillation.
+        trust_task: Run the file of the task or algorithm that the run names, and remember its
+            contents as trusted. Needed for runs of other people.
     """
     if iterations < 1:
         raise ValueError(f"--iterations must be at least 1, got {iterations}")
     source = run.resolve()
     config = dataclasses.replace(
-        directories.existing(run)
-        .config()
-        .for_distillation(
+        trusted_config(directories.existing(run), trust_task).for_distillation(
             str(source),
             iterations,
             distil_steps=steps,
@@ -136,16 +143,16 @@ def demo(output: Path = Path("demo")) -> int:
         output: Run directory. An interrupted demo is continued.
     """
     code = _train(preset("demo", "walker_uni"), output, resume=True)
-    elites = program()
+    elites, run, figures = program(), quoted(output), plain(str(output / "figures"))
     if code == 0:
-        print(f"""
-figures    {output / "figures" / "archive.png"}   fitness of the elites in the archive
-           {output / "figures" / "actor.png"}     the distilled policy, asked for each behaviour
-           {output / "figures" / "curves.png"}    learning curves
-next       {elites} view {output}    explore the archive in the browser
-           {elites} info {output}
-           {elites} resume {output} --evaluations 20000
-           {elites} export {output} walker.onnx --descriptor 0.8 0.2
+        say(f"""
+figures    {figures}/archive.png   fitness of the elites in the archive
+           {figures}/actor.png     the distilled policy, asked for each behaviour
+           {figures}/curves.png    learning curves
+next       {elites} view {run}    explore the archive in the browser
+           {elites} info {run}
+           {elites} resume {run} --evaluations 20000
+           {elites} export {run} walker.onnx --descriptor 0.8 0.2
            {elites} train ant_omni --preset paper    the paper's experiment, on a GPU""")
     return code
 
@@ -161,21 +168,24 @@ def _train(
 
 def _report(path: Path, outcome: session.Outcome) -> int:
     """Print how the training of the run at a path ended, and return the exit code."""
-    again = f"{program()} resume {shlex.quote(str(path))}"
+    name = plain(str(path))
+    again = f"{program()} resume {quoted(path)}"
     if outcome.interrupted:
-        print(
+        say(
             f"stopped after iteration {outcome.iteration} of {outcome.total}; everything is saved. "
             f"Continue with: {again}"
         )
         return STOPPED
     if outcome.was_finished:
-        print(
-            f"{path} is finished already, after {outcome.iteration} iterations. Train longer with: "
+        say(
+            f"{name} is finished already, after {outcome.iteration} iterations. Train longer with: "
             f"{again} --evaluations N"
         )
         return 0
-    from elites.runs import evaluation
+    say(f"finished after {outcome.iteration} iterations and {duration(outcome.seconds)}: {name}")
+    folder = RunDirectory(path).evaluation
+    with errors_as_warnings(f"reading the tables of {folder}", f"see '{program()} info'"):
+        from elites.runs import evaluation
 
-    print(f"finished after {outcome.iteration} iterations and {duration(outcome.seconds)}: {path}")
-    print("\n".join(columns(evaluation.table(RunDirectory(path).evaluation), right=(1, 2, 3))))
+        say("\n".join(columns(evaluation.table(folder), right=(1, 2, 3))))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from elites.cli.common import RunPath, shown
+from elites.cli.common import RunPath, shown, trusted_config
 from elites.runs import directory as directories
 from elites.runs import packages
 from elites.words import amount, counted
@@ -22,6 +22,7 @@ def view(
     host: str = _LOCAL,
     port: Annotated[int | None, shown("INT", "the first free one from 8765 on")] = None,
     browser: bool = True,
+    trust_task: bool = False,
 ) -> None:
     """Show a run in the browser: map of the archive, moving robots, learning curves.
 
@@ -34,6 +35,8 @@ def view(
         host: Address to serve on. On any but the default, visitors need a token.
         port: Port to serve on.
         browser: Open the browser.
+        trust_task: Run the file of the task or algorithm that the run names, and remember its
+            contents as trusted. Needed for runs of other people.
     """
     directory = directories.existing(run)
     if export is None:
@@ -44,7 +47,7 @@ def view(
         if host != _LOCAL or port is not None:
             raise ValueError("--host and --port are not for --export, which serves nothing")
         _check_export(export, cells, rollouts)
-    directory.config().check()
+    trusted_config(directory, trust_task)
     import jax
 
     jax.config.update("jax_platforms", "cpu")  # a GPU may be training

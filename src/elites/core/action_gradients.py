@@ -23,10 +23,11 @@ def action_gradients(
     target: Array,
     dtype: jnp.dtype | type = jnp.float32,
 ) -> Array:
-    """Return a critic's gradients dQ/da [n, N, A] with respect to actions [n, N, A].
+    """Return the gradients dQ/da [n, N, A] of one critic with respect to the actions.
 
-    The observations are [N, O] and the targets [n, D]. The result equals the gradient of
-    `td3.value`. Layers are stored and multiplied as `dtype`.
+    n policies act on the same N observations. The actions are [n, N, A], the observations [N, O],
+    and the target descriptors [n, D], one for each policy. The result equals the gradient of
+    `td3.value`, computed with matrix products of type `dtype`.
     """
     (kernel, bias), *hidden, (last, _) = networks.unflatten(network, critic)
     last = last[:, 0]

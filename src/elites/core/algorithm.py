@@ -1,6 +1,6 @@
 """An algorithm: four stages, and the two loops over them.
 
-    start    the first request, of random policies in most, is evaluated and told
+    start    evaluate the first request, in most algorithms random policies, and tell the results
     step     train, then for each round: ask, evaluate, tell
 
 `map_elites.py` and `map_elites_es.py` implement the stages, `algorithms.py` lists the algorithms.
@@ -25,7 +25,7 @@ from elites.core.types import INITIAL, Array, Evaluation, Problem, Request
 
 
 class Metrics(NamedTuple):
-    """Metrics of one iteration. The dictionaries are keyed by variation and by learner."""
+    """Metrics of one iteration. `added` is keyed by variation, and the losses by learner."""
 
     qd_score: Array  # []
     coverage: Array  # []
@@ -39,10 +39,10 @@ class Metrics(NamedTuple):
 
     @classmethod
     def of(cls, state: SearchState, names: Sequence[str], origins: Array, added: Array) -> Metrics:
-        """Return the metrics of a state, without losses.
+        """Return the metrics of a state. The losses are left empty.
 
-        Candidates that were `added` [n] are counted by their `origins` [n], which are indices into
-        `names`.
+        `added` [n] says which candidates entered the archive. They are counted by `origins` [n],
+        which are indices into `names`.
         """
         return cls(
             **archives.summary(state.archive)._asdict(),
@@ -59,7 +59,7 @@ class Metrics(NamedTuple):
         )
 
     def with_losses(self, losses: Mapping[str, Losses]) -> Metrics:
-        """Return these metrics completed by the losses of the iteration's training, by learner."""
+        """Return a copy of these metrics with the losses, keyed by learner, filled in."""
         return self._replace(
             critic_loss={n: loss.critic for n, loss in losses.items() if loss.critic is not None},
             actor_loss={name: loss.actor for name, loss in losses.items()},
@@ -84,7 +84,7 @@ S = TypeVar("S", bound=SearchState)
 
 
 class Round(NamedTuple, Generic[S]):
-    """One exchange of an iteration: a request is asked, and its results are told."""
+    """One exchange of an iteration: `ask` returns a request, and `tell` receives its results."""
 
     ask: Callable[[S, Array], Request]  # (state, key of the iteration)
     tell: Callable[[S, Request, Evaluation], tuple[S, Metrics | None]]
@@ -95,9 +95,9 @@ class Round(NamedTuple, Generic[S]):
 class Algorithm(Generic[S]):
     """An algorithm on a problem: pure functions for one seed, with their sizes and settings.
 
-    Each function is given the whole key of the start or of the iteration and derives its own. The
-    same record with functions over a batch of seeds is made by `training.seeds.Batched`: `start`
-    and `step` work on both.
+    Every function receives the key of the whole start or iteration and derives its own keys from
+    it. `training.seeds.Batched` makes the same record with functions over a batch of seeds. `start`
+    and `step` work with both.
     """
 
     name: str
@@ -105,15 +105,15 @@ class Algorithm(Generic[S]):
     policy: MLP
     cells: int
     origins: tuple[str, ...]
-    """Names by the number that `Archive.origin` holds."""
+    """Names of the origins of elites. `Archive.origin` holds indices into them."""
     offspring: Mapping[str, int]
-    """Number of offspring of an iteration, by name."""
+    """Number of offspring that each variation makes in an iteration, by its name."""
     batch: int
-    """Policies of the request that fills the archive."""
+    """Number of policies in the request that fills the archive."""
     actor_rollouts: int
-    """Descriptors at which that request rolls the actor out."""
+    """Number of descriptors at which that request rolls out the actor."""
     padded_batch: int
-    """Robots simulated together for that request. Re-evaluation at this size repeats its bits."""
+    """Number of robots simulated for that request. Re-evaluation needs it to repeat every bit."""
     main_td3: TD3 | None
     """Configuration of the main learner, whose actor is kept with the run."""
     replay_layout: Layout | None
@@ -124,24 +124,24 @@ class Algorithm(Generic[S]):
     init: Callable[[Array, Array], S]
     """(key, centroids) -> a state in which nothing has been evaluated"""
     first: Callable[[S, Array], Request]
-    """(state, key) -> random policies, and the actor at descriptors of the state's archive"""
+    """(state, key) -> first request: random policies, and the actor at archive descriptors"""
     train: Callable[[S, Array], tuple[S, dict[str, Losses]]]
     """(state, key) -> the state after the learners' gradient steps, and their mean losses"""
     rounds: tuple[Round[S], ...]
-    """The exchanges of an iteration. The last one fills the archive, and is also told `first`."""
+    """Exchanges of an iteration. The last one fills the archive, also after `first`."""
     evaluate: Callable[[Request], Evaluation]
-    """(request) -> results, in rows of its policies and then of its actor rollouts"""
+    """(request) -> results: first the rows of its policies, then those of its actor rollouts"""
     actor: Callable[[S], Array | None]
     """(state) -> parameters of the main learner's actor, with the state's leading axes"""
 
     @property
     def conditioned(self) -> bool:
-        """Whether the algorithm has an actor that can be asked for descriptors."""
+        """Whether the algorithm has an actor that takes a target descriptor as input."""
         return self.main_td3 is not None and self.main_td3.actor_conditioned
 
     @property
     def initial_evaluations(self) -> int:
-        """Number of policies that are evaluated before the first iteration."""
+        """Number of policies evaluated before the first iteration, without actor rollouts."""
         return self.rounds[-1].evaluations
 
     @property
@@ -153,16 +153,17 @@ class Algorithm(Generic[S]):
         return f"<{self.name} on {self.problem.name}>"
 
     def centroids(self) -> Array:
-        """Return the centroids [C, D] of the archive's cells. The first call takes seconds."""
+        """Return the centroids [cells, D] of the archive's cells. The first call takes seconds."""
         low, high = self.problem.descriptor_low, self.problem.descriptor_high
         return box_centroids(low, high, self.cells)
 
     def start(
         self, key: Array, centroids: Array | None = None, archive: Archive | None = None
     ) -> S:
-        """Evaluate the policies that a run starts with, and return the first state.
+        """Evaluate the initial policies and return the state before the first iteration.
 
-        The state's archive is empty before, or the one given.
+        The run starts from `archive` if it is given, otherwise from an empty archive with these
+        centroids.
         """
         centroids = self.centroids() if centroids is None else centroids
         tell = self.rounds[-1].tell

@@ -73,9 +73,9 @@ conditioned_td3 = partial(make_td3, critic_conditioned=True, actor_conditioned=T
 
 
 def _checked_steps(name: str, steps: int, hp: Hyperparameters) -> int:
-    """Return a number of critic steps, or raise a ValueError.
+    """Return `steps` unchanged, or raise a ValueError if it is not a multiple of `hp.actor_delay`.
 
-    The number must be a multiple of the actor's delay. `name` names it in the message.
+    `name` is the hyperparameter that `steps` comes from, for the message.
     """
     delay = hp.actor_delay
     if steps % delay:
@@ -84,9 +84,9 @@ def _checked_steps(name: str, steps: int, hp: Hyperparameters) -> int:
 
 
 def _share(hp: Hyperparameters, parts: int, name: str) -> int:
-    """Return the batch size divided by `parts`. Raises a ValueError if it is no multiple.
+    """Return `hp.batch_size` divided by `parts`. Raises a ValueError if it is not a multiple.
 
-    `name` names the algorithm in the message.
+    `name` is the algorithm's name, for the message.
     """
     if hp.batch_size % parts:
         raise ValueError(
@@ -123,7 +123,7 @@ def pga_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
 def qd_pg(problem: Problem, hp: Hyperparameters) -> Algorithm:
     """Return the algorithm QD-PG on a problem.
 
-    It has a critic of quality, and one of diversity that rewards the novelty of states.
+    It has two learners: one is trained for quality, the other is rewarded for novel states.
     """
     third = hp.batch_size // 3
     if third < 2:
@@ -153,7 +153,7 @@ def dcg_me(
 ) -> Algorithm:
     """Return the algorithm DCG-MAP-Elites on a problem.
 
-    The last three arguments select its ablations.
+    The last three arguments select its ablations. `name` is the name of the variant.
     """
     half = _share(hp, 2, name)
     learner = make_td3(
@@ -172,7 +172,7 @@ def dcg_me(
 def dcrl_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
     """Return the algorithm DCRL-MAP-Elites on a problem.
 
-    Injected actors take the place of actor rollouts.
+    It has no actor rollouts. Instead, actors with a fixed descriptor are part of the offspring.
     """
     quarter = _share(hp, 4, "dcrl_me")
     if hp.lengthscale is None:

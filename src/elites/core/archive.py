@@ -23,7 +23,7 @@ EMPTY = -1  # origin of a cell without an elite
 
 
 class Archive(NamedTuple):
-    """Archive of one seed: arrays with one row per cell, empty cells included."""
+    """Archive of one seed: arrays with one row per cell (C), including empty cells."""
 
     policies: Array  # [C, P]
     fitness: Array  # [C], -inf where a cell is empty
@@ -50,7 +50,10 @@ class Summary(NamedTuple):
 
 
 def empty(centroids: Array, policy_size: int) -> Archive:
-    """Return an archive without elites, with one cell for each centroid [C, D]."""
+    """Return an archive without elites, with one cell for each of the centroids [cells, D].
+
+    `policy_size` is the number of parameters of a policy.
+    """
     cells = centroids.shape[0]
     return Archive(
         policies=jnp.zeros((cells, policy_size)),
@@ -63,12 +66,15 @@ def empty(centroids: Array, policy_size: int) -> Archive:
 
 
 def filled(archive: Archive) -> Array:
-    """Return a boolean for each cell [C]: whether it holds an elite."""
+    """Return a boolean array [cells]: whether each cell holds an elite."""
     return archive.fitness > -jnp.inf
 
 
 def cell_of(archive: Archive, descriptors: Array, weights: Weights) -> Array:
-    """Return the index [n] of the archive's cell that each descriptor [n, D] belongs to."""
+    """Return the index [n] of the cell that each of n descriptors [n, D] belongs to.
+
+    `weights` are the axis weights of the distance, see `Problem.weights`.
+    """
     return nearest_row(descriptors, archive.centroids, weights)
 
 
@@ -82,10 +88,10 @@ def add(
     iteration: Array,
     weights: Weights,
 ) -> Addition:
-    """Add a batch of b candidates to the archive. Returns the new archive and who was added.
+    """Add b candidates to the archive. Returns the new archive, who was added and who was rejected.
 
-    Candidates replace less fit elites of their cells. `weights` are those of the descriptor's axes,
-    see `Problem.weights`.
+    A candidate replaces the elite of its cell if it is fitter. `valid` [b] is False for a failed
+    evaluation. `weights` are the axis weights of the distance, see `Problem.weights`.
     """
     batch, cells = fitness.shape[0], archive.fitness.shape[0]
     accepted = valid & jnp.isfinite(fitness) & jnp.isfinite(descriptors).all(-1)
@@ -114,7 +120,7 @@ def add(
 
 
 def sample(archive: Archive, key: Array, count: int) -> Array:
-    """Return indices [count] of filled cells, drawn uniformly with replacement.
+    """Return the indices [count] of filled cells, drawn uniformly with replacement.
 
     If no cell is filled, the indices are out of range, and indexing with them yields the last cell.
     """

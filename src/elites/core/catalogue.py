@@ -29,10 +29,10 @@ DISTIL = "distil"
 
 
 def check(name: str) -> str:
-    """Return the name of an algorithm unchanged, or raise a ValueError.
+    """Return the name of an algorithm unchanged, or raise a ValueError that lists the known names.
 
-    The name is that of a published algorithm, or FILE.py:FUNCTION for one of the user's own. The
-    message lists the known names.
+    A valid name is that of a published algorithm, or a reference FILE.py:FUNCTION to one of the
+    user's own.
     """
     if references.is_reference(name):
         return references.check("algorithm", name)
@@ -69,7 +69,7 @@ _ITERATIONS = ("generations", "iterations", "iters")
 def check_published(name: str) -> str:
     """Return the name of a published algorithm unchanged.
 
-    Raises a ValueError that lists the known ones.
+    Raises a ValueError that lists the published algorithms if the name is not one of them.
     """
     if name not in ALGORITHMS:
         raise ValueError(_unknown(name))
@@ -83,11 +83,11 @@ def _unknown(name: str) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return a sentence that suggests known names for an unknown one, or "" if none is close.
+    """Return a sentence that suggests known names similar to an unknown one, or "" if none is.
 
-    A name is close if it differs in spelling only, is another word for the same thing (`lr`,
-    `gamma`), or is a part of the known name (`batch`). Options of the command line are compared
-    without their dashes.
+    A known name is similar if its spelling is close, if the unknown name is a synonym for it (`lr`,
+    `gamma`), or if it contains the unknown name (`batch`). The dashes of command-line options are
+    ignored.
     """
     found = [f"'{close}'" for close in _close_names(name, known)]
     if not found:

@@ -14,7 +14,7 @@ _SAMPLES, _ROUNDS = 50_000, 30
 
 
 def box_centroids(low: tuple[float, ...], high: tuple[float, ...], cells: int) -> Array:
-    """Return the centroids [C, D] of the cells of a box, by k-means on uniform samples.
+    """Return the centroids [cells, D] of the box [low, high], by k-means on uniform samples.
 
     They depend only on the box and the number of cells, so that seeds and algorithms share cells.
     """
@@ -41,9 +41,9 @@ def _unit_box_centroids(dimensions: int, cells: int) -> np.ndarray:
 
 
 def _nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Return the index [n] of the row nearest to each point [n, D].
+    """Return the index [n] of the row that is nearest to each of n points [n, D].
 
-    The work is done in blocks whose distances fit a cache.
+    The distances are computed in blocks that fit into the processor's cache.
     """
     block = max(1, 2**16 // len(rows))
     found = []
@@ -54,9 +54,9 @@ def _nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def _host():
-    """Return the CPU as a JAX device, or the default device if there is none.
+    """Return the CPU as a JAX device, or the default device if JAX has no CPU device.
 
-    On the CPU, every machine finds the same centroids.
+    Centroids are computed on the CPU, so that every machine finds the same ones.
     """
     try:
         return jax.devices("cpu")[0]

@@ -16,28 +16,31 @@ Weights = tuple[float, ...]  # [D]
 
 
 def weights_of(ranges: tuple[float, ...]) -> Weights:
-    """Return the weight of each axis: the longest of the extents `ranges`, divided by its own.
+    """Return one weight for each descriptor axis: the longest axis's extent divided by its own.
 
-    Differences times these weights count all axes alike.
+    `ranges` are the extents of the axes. Multiplied by these weights, all axes are equally long.
     """
     longest = max(ranges)
     return tuple(float(np.float32(longest / extent)) for extent in ranges)
 
 
 def weighted(points: Array, weights: Weights) -> Array:
-    """Return points [..., D] scaled so that Euclidean distances count all axes alike."""
+    """Return points [..., D] multiplied by the axis weights, for use in Euclidean distances."""
     if all(weight == 1.0 for weight in weights):
         return points  # nothing to compute: results keep their bits
     return points * jnp.array(weights).reshape((1,) * (points.ndim - 1) + (-1,))
 
 
 def between(points: Array, others: Array, weights: Weights) -> Array:
-    """Return the weighted distances [n] between points [n, D] and as many others [n, D]."""
+    """Return the weighted distance [n] between each point [n, D] and the same row of `others`."""
     return jnp.sqrt(jnp.sum(jnp.square(weighted(points - others, weights)), -1))
 
 
 def pairwise_squared(points: Array, rows: Array) -> Array:
-    """Return the squared distances [n, R] between weighted points [n, D] and rows [R, D]."""
+    """Return the squared distances [n, R] of n points [n, D] to each of R rows [R, D].
+
+    Both must already be weighted, see `weighted`.
+    """
     # Differences, because the expanded square loses the digits that tell close rows apart.
     squares = [
         jnp.square(points[:, i][:, None] - rows[:, i][None, :]) for i in range(rows.shape[1])
@@ -46,6 +49,9 @@ def pairwise_squared(points: Array, rows: Array) -> Array:
 
 
 def nearest_row(points: Array, rows: Array, weights: Weights) -> Array:
-    """Return the index [n] of the row [R, D] nearest to each point [n, D], first of equals."""
+    """Return the index [n] of the row [R, D] nearest to each of n points [n, D].
+
+    Of equally near rows, the first is chosen.
+    """
     squares = pairwise_squared(weighted(points, weights), weighted(rows, weights))
     return jnp.argmin(squares, axis=1)

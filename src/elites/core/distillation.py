@@ -46,7 +46,7 @@ class Student(NamedTuple):
 
 
 class State(NamedTuple):
-    """Complete state of a distillation: it can continue from it."""
+    """Complete state of a distillation: distillation can continue from it."""
 
     archive: Archive
     replay: Replay
@@ -75,7 +75,7 @@ class Spec:
 
     @property
     def layout(self) -> Layout:
-        """Names and widths of the replay buffer's columns."""
+        """Width of each column of the replay buffer, by name."""
         problem = self.problem
         return {
             "observation": problem.observation_size,
@@ -85,7 +85,10 @@ class Spec:
 
 
 def algorithm(spec: Spec) -> Algorithm[State]:
-    """Return the distillation as an algorithm. Its first state needs an archive, see `start`."""
+    """Return the distillation as an algorithm.
+
+    Pass the archive to distil to its method `start`.
+    """
     bind, batch = functools.partial, spec.hp.batch_size
     return Algorithm(
         name=DISTIL, problem=spec.problem, policy=spec.policy, cells=spec.hp.cells,
@@ -99,7 +102,10 @@ def algorithm(spec: Spec) -> Algorithm[State]:
 
 
 def init(spec: Spec, key: Array, centroids: Array) -> State:
-    """Return a state with an untrained policy and an empty archive, to be replaced by another."""
+    """Return a state with an untrained policy, an empty archive and an empty replay buffer.
+
+    `Algorithm.start` then replaces the archive with the one to distil.
+    """
     actor = networks.init(spec.actor.actor, key)
     zero = jnp.zeros((), jnp.uint32)
     return State(
@@ -114,7 +120,10 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
 
 
 def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses]]:
-    """Fit the policy to stored actions. Returns the new state and the mean loss."""
+    """Fit the policy to the stored actions by gradient steps on sampled minibatches.
+
+    Returns the new state and the mean loss, in a dictionary with the learner's name as key.
+    """
     rate = spec.hp.distil_learning_rate / (1.0 + state.iteration / _HALVED_AFTER)
     shape = (spec.hp.distil_steps, spec.hp.distil_batch_size)
     rows = replays.sample(state.replay, jax.random.split(key, 3)[0], shape)
@@ -134,7 +143,7 @@ def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses
 
 
 def ask(spec: Spec, state: State, key: Array) -> Request:
-    """Return the request of an iteration: elites, and the policy asked for their descriptors."""
+    """Return the request of an iteration: random elites, and the policy at their descriptors."""
     _, cell_key, rollout_key = jax.random.split(key, 3)
     cells = archives.sample(state.archive, cell_key, spec.hp.batch_size)
     descriptors = state.archive.descriptors[cells]
@@ -151,7 +160,10 @@ def ask(spec: Spec, state: State, key: Array) -> Request:
 def tell(
     spec: Spec, state: State, request: Request, evaluation: Evaluation
 ) -> tuple[State, Metrics]:
-    """Store the elites' actions at all observations. Returns the new state and the metrics."""
+    """Add the observations of all episodes to the replay buffer, labelled with the elites' actions.
+
+    Only a random part of the steps is stored. Returns the new state and the iteration's metrics.
+    """
     steps, problem = evaluation.transitions, spec.problem
     teachers = networks.unflatten(
         spec.policy, jnp.concatenate([request.policies, request.policies])
@@ -179,10 +191,10 @@ def tell(
 
 
 def _chosen(spec: Spec, shape: tuple[int, ...], key: Array) -> Array:
-    """Return which steps are stored, drawn at random: True or False for each.
+    """Return a boolean array of this shape (steps, episodes): whether each step is stored.
 
-    An iteration of full episodes fills one part in 32 of the replay buffer, so that it holds the
-    episodes of many iterations.
+    Steps are drawn at random, so that one iteration of full episodes fills 1/32 of the replay
+    buffer. The buffer then holds the episodes of many iterations.
     """
     share = spec.hp.replay_size / (_ITERATIONS_KEPT * shape[0] * shape[1])
     return jax.random.uniform(jax.random.fold_in(key, 1), shape) < share

@@ -17,20 +17,20 @@ Array = jax.Array
 
 
 def noise(key: Array, pairs: int, size: int) -> Array:
-    """Return standard normal noise [pairs, P], independent for every parameter of every pair."""
+    """Return independent standard normal noise [pairs, size], one row for each mirrored pair."""
     return jax.random.normal(key, (pairs, size))
 
 
 def population(theta: Array, noise: Array, sigma: float) -> Array:
-    """Return mirrored copies [2 * pairs, P] of the policy `theta` [P].
+    """Return the mirrored copies [2 * pairs, P] of the policy `theta` [P], for noise [pairs, P].
 
-    First come all theta + sigma * noise, then all theta - sigma * noise.
+    The first half is theta + sigma * noise, the second half theta - sigma * noise.
     """
     return jnp.concatenate([theta[None] + sigma * noise, theta[None] - sigma * noise])
 
 
 def centred_ranks(values: Array) -> Array:
-    """Return the ranks [n] of values [n], scaled to [-0.5, 0.5].
+    """Return the ranks of n values [n], scaled to [-0.5, 0.5].
 
     They are rank / (n - 1) - 0.5. The highest value gets 0.5, and NaN counts as the lowest.
     """
@@ -40,6 +40,9 @@ def centred_ranks(values: Array) -> Array:
 
 
 def gradient(scores: Array, noise: Array, sigma: float) -> Array:
-    """Return the ascent direction [P] from the scores [2 * pairs] of `population`."""
+    """Return the estimated gradient [P] of the score with respect to the policy's parameters.
+
+    `scores` [2 * pairs] are those of the copies that `population` made from `noise` [pairs, P].
+    """
     plus, minus = jnp.split(scores, 2)
     return (plus - minus) @ noise / (len(scores) * sigma)

@@ -6,7 +6,7 @@ The batch has these rows:
     [n, size - m)       padding: copies of the first policy
     [size - m, size)    the actor rollouts
 
-What is returned leaves the padding out.
+The results do not include the padding.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from elites.core.types import Act, Array, Evaluation, Problem, Request, padded_s
 
 
 def evaluate(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request) -> Evaluation:
-    """Return the results of a request's n policies and m actor rollouts, as rows [n + m].
+    """Run the episodes of a request and return their results, without padding.
 
-    If all actor rollouts share one trajectory, there are n + 1 rows. Without a learner nobody reads
-    the transitions, and none are returned.
+    The first n rows belong to the n policies, the next m to the m actor rollouts. If all actor
+    rollouts share one trajectory (`shares_trajectory`), there is one row for all of them. The
+    transitions are empty if `main_td3` is None, because nobody learns from them.
     """
     n = len(request.policies)
     m = actor_rows(problem, main_td3, len(request.actor_targets))
@@ -40,22 +41,26 @@ def evaluate(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Reque
 
 
 def actor_rows(problem: Problem, main_td3: TD3 | None, rollouts: int) -> int:
-    """Return how many episodes it takes to roll the actor out at `rollouts` descriptors."""
+    """Return the number of episodes needed to roll out the actor at `rollouts` descriptors.
+
+    It is 1 if all rollouts share one trajectory, see `shares_trajectory`.
+    """
     return min(rollouts, 1) if shares_trajectory(problem, main_td3) else rollouts
 
 
 def shares_trajectory(problem: Problem, main_td3: TD3 | None) -> bool:
-    """Return whether one episode of the actor serves all descriptors.
+    """Return whether the actor's episode is the same for all target descriptors.
 
-    This is so if the actor acts the same at all descriptors.
+    This is so if the actor is not conditioned on the descriptor and the task is deterministic.
     """
     return main_td3 is not None and not main_td3.actor_conditioned and problem.deterministic
 
 
 def acting(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request, size: int) -> Act:
-    """Return the function from observations [size, O] to actions [size, A] of a request's policies.
+    """Return a function from observations [size, O] to actions [size, A] for a request's batch.
 
-    Policies come first and actor rollouts last. Rows between them are padding.
+    The first rows belong to the request's policies and the last to its actor. Rows in between are
+    padding.
     """
     m = actor_rows(problem, main_td3, len(request.actor_targets))
     if m and (main_td3 is None or request.actor is None):
@@ -79,7 +84,7 @@ def acting(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request
 
 
 def take(evaluation: Evaluation, rows: Array) -> Evaluation:
-    """Return the results of the episodes with indices `rows` [k] of an evaluation."""
+    """Return an evaluation of k episodes: those at the indices `rows` [k] of another one."""
     return Evaluation(
         evaluation.fitness[rows],
         evaluation.descriptors[rows],

@@ -138,8 +138,9 @@ class Hyperparameters:
     def of(cls, values: Mapping[str, Value], arguments: Sequence[str] = ()) -> Hyperparameters:
         """Return the paper's hyperparameters with some values replaced.
 
-        Lists may stand for tuples. `arguments` are other arguments of the calling function, to
-        suggest for unknown names.
+        Lists are accepted in place of tuples. An unknown name raises a ValueError. `arguments` are
+        names that its message may suggest besides hyperparameters: other arguments of the calling
+        function.
         """
         known = [field.name for field in dataclasses.fields(cls)]
         for name in values:

@@ -29,7 +29,7 @@ from elites.core.types import Array, Evaluation, Request, padded_size
 
 
 def algorithm(spec: Spec) -> Algorithm[State]:
-    """Return the algorithm of a MAP-Elites specification."""
+    """Return the `Algorithm` that a MAP-Elites specification describes."""
     bind, problem, main_td3 = functools.partial, spec.problem, spec.main_td3
     robots = spec.batch + actor_rows(problem, main_td3, spec.actor_rollouts)
     return Algorithm(
@@ -55,12 +55,12 @@ def algorithm(spec: Spec) -> Algorithm[State]:
 
 
 def actor(spec: Spec, state: State) -> Array | None:
-    """Return the parameters of the main learner's actor, None without a learner."""
+    """Return the parameters of the main learner's actor, or None if there is no learner."""
     return state.learners[spec.learners[0].name].actor if spec.learners else None
 
 
 class StartKeys(NamedTuple):
-    """Random keys of the parts of the start, derived from the start's key."""
+    """Random keys for the parts of the start, derived from the start's key."""
 
     policies: Array
     learners: Array
@@ -92,7 +92,10 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
 
 
 def first(spec: Spec, state: State, key: Array) -> Request:
-    """Return the request of the start: random policies, and the actor at archive descriptors."""
+    """Return the first request of a run: random policies, and rollouts of the untrained actor.
+
+    The actor's target descriptors are drawn from the state's archive.
+    """
     keys = StartKeys.of(key)
     random_policy = functools.partial(networks.init, spec.policy)
     return Request(
@@ -122,7 +125,10 @@ class Keys(NamedTuple):
 
 
 def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses]]:
-    """Run the learners' gradient steps. Returns the new state and the mean losses by learner."""
+    """Run the learners' gradient steps on minibatches from the replay buffer.
+
+    Returns the new state and each learner's mean losses, keyed by its name.
+    """
     learners, losses = {}, {}
     keys = jax.random.split(Keys.of(key).train, len(spec.learners) or 1)
     for i, learner in enumerate(spec.learners):
@@ -181,7 +187,10 @@ def ask(spec: Spec, state: State, key: Array) -> Request:
 
 
 def draw_targets(spec: Spec, archive: Archive, key: Array) -> Array:
-    """Return descriptors [actor_rollouts, D] for the actor: those of elites, with noise."""
+    """Return target descriptors [actor_rollouts, D] for the actor, in task units.
+
+    They are the descriptors of elites drawn from the archive, plus noise.
+    """
     cell_key, noise_key = jax.random.split(key)
     drawn = archive.descriptors[archives.sample(archive, cell_key, spec.actor_rollouts)]
     noise = jax.random.normal(noise_key, drawn.shape)
@@ -241,9 +250,10 @@ def _with_moments(spec: Spec, state: State, evaluation: Evaluation) -> State:
 
 
 def store(spec: Spec, state: State, request: Request, evaluation: Evaluation) -> State:
-    """Return the state with the transitions added to its replay buffer.
+    """Return the state with all transitions added to its replay buffer.
 
-    Each transition is stored with the descriptor reached and the target descriptor.
+    Each transition is stored with two descriptors: the one its episode reached, and the target. If
+    a learner is rewarded for novelty, the state descriptors are also added to the novelty memory.
     """
     n, m = len(request.policies), len(request.actor_targets)
     if m and shares_trajectory(spec.problem, spec.main_td3):

@@ -62,20 +62,21 @@ class Spec:
 
     @property
     def repeats(self) -> int:
-        """Number of evaluations that are averaged for one offspring."""
+        """Number of episodes over which the results of an offspring are averaged."""
         return 1 if self.problem.deterministic else self.hp.es_repeats
 
     @property
     def batch(self) -> int:
-        """Number of rows, with padding, of the request that evaluates an offspring.
+        """Number of rows of the request that evaluates an offspring, including padding.
 
-        Re-evaluation fills the same rows with elites: the same program, hence the same bits.
+        Re-evaluation fills the same rows with elites. The same compiled program then evaluates them
+        and reproduces their results exactly.
         """
         return padded_size(self.repeats)
 
 
 def algorithm(spec: Spec) -> Algorithm[State]:
-    """Return the algorithm of a MAP-Elites-ES specification."""
+    """Return the `Algorithm` that a MAP-Elites-ES specification describes."""
     bind = functools.partial
     return Algorithm(
         name="me_es", problem=spec.problem, policy=spec.policy, cells=spec.hp.cells,
@@ -129,10 +130,10 @@ def split(key: Array) -> Keys:
 
 
 def choose_parent(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses]]:
-    """Return the state with a new parent from the archive, once every `es_generations` iterations.
+    """Replace the parent with an elite from the archive, once every `es_generations` iterations.
 
-    In other iterations, the parent stays. A new parent starts without momentum. The losses are
-    empty.
+    Returns the new state and an empty dictionary in place of losses. A new parent starts without
+    momentum. In all other iterations, the state is returned unchanged.
     """
     due = (state.iteration % spec.hp.es_generations == 0) & (state.iteration > 0)
     due &= archives.filled(state.archive).any()  # without any elite, keep the parent
@@ -147,23 +148,24 @@ def choose_parent(spec: Spec, state: State, key: Array) -> tuple[State, dict[str
 
 
 def exploring(spec: Spec, state: State) -> Array:
-    """Return a boolean []: whether the current generations follow novelty instead of fitness."""
+    """Return a scalar boolean: whether the search currently follows novelty instead of fitness."""
     return (state.iteration // spec.hp.es_generations) % 2 == 0
 
 
 def distance_to_memory(spec: Spec, state: State, descriptors: Array) -> Array:
-    """Return the novelty [n] of descriptors [n, D].
+    """Return the novelty [n] of n descriptors [n, D].
 
-    It is the mean distance to the nearest descriptors in the memory.
+    It is the mean distance to the nearest descriptors of past offspring.
     """
     points = distances.weighted(descriptors, spec.problem.weights)
     return novelty.mean_distance(state.memory, points, spec.hp.es_neighbours, squared=False)
 
 
 def draw_parent(spec: Spec, state: State, key: Array) -> Array:
-    """Return the index [] of the cell whose elite becomes the parent, drawn from the best.
+    """Return the index, a scalar, of the cell whose elite becomes the next parent.
 
-    If fewer cells are filled than required, the draw is from those.
+    It is drawn from the most novel cells when exploring, otherwise from the fittest. If fewer cells
+    are filled than the draw considers, it is drawn from all filled cells.
     """
     archive = state.archive
     full = archives.filled(archive)
@@ -191,7 +193,7 @@ def draw_parent(spec: Spec, state: State, key: Array) -> Array:
 
 
 def ask_copies(spec: Spec, state: State, key: Array) -> Request:
-    """Return a request for mirrored random perturbations of the parent."""
+    """Return a request for copies of the parent with random perturbations, in mirrored pairs."""
     keys = split(key)
     noise = es.noise(keys.noise, spec.hp.es_samples // 2, spec.policy.size)
     copies = es.population(state.parent, noise, spec.hp.es_sigma)
@@ -202,9 +204,10 @@ def ask_copies(spec: Spec, state: State, key: Array) -> Request:
 def tell_copies(
     spec: Spec, state: State, request: Request, copies: Evaluation
 ) -> tuple[State, None]:
-    """Return the state with the parent replaced by its offspring, from the copies' results.
+    """Return the state with the offspring in place of its parent, and None in place of metrics.
 
-    The offspring is one Adam step along the gradient of the score.
+    The offspring is the parent after one Adam step along the gradient that the results of the
+    copies estimate.
     """
     distance = distance_to_memory(spec, state, copies.descriptors)
     score = jnp.where(exploring(spec, state), distance, copies.fitness)
@@ -230,7 +233,7 @@ def tell_copies(
 
 
 def ask_offspring(spec: Spec, state: State, key: Array) -> Request:
-    """Return a request for the offspring, which is the state's parent since the first round."""
+    """Return a request for the offspring, which `tell_copies` has stored as the state's parent."""
     origin = jnp.where(exploring(spec, state), _EXPLORE, _EXPLOIT)
     return offspring_request(spec, state, origin, split(key).offspring)
 
@@ -238,9 +241,10 @@ def ask_offspring(spec: Spec, state: State, key: Array) -> Request:
 def tell_offspring(
     spec: Spec, state: State, request: Request, evaluation: Evaluation
 ) -> tuple[State, Metrics]:
-    """Add the offspring to the archive and return the new state and the iteration's metrics.
+    """Add the offspring to the archive. Returns the new state and the iteration's metrics.
 
-    The offspring gets the mean of its evaluations. Further rows of the request are padding.
+    Its fitness and descriptor are the means over its `spec.repeats` episodes. Further rows of the
+    evaluation are padding.
     """
     fitness = evaluation.fitness[: spec.repeats].mean(0)[None]
     descriptors = evaluation.descriptors[: spec.repeats].mean(0)[None]
@@ -265,7 +269,7 @@ def tell_offspring(
 
 
 def offspring_request(spec: Spec, state: State, origin: Array, key: Array) -> Request:
-    """Return a request with the state's parent in every row of the padded batch."""
+    """Return a request that evaluates the state's parent in all `spec.batch` rows."""
     return request(spec, jnp.tile(state.parent, (spec.batch, 1)), origin, key)
 
 

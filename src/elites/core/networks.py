@@ -45,7 +45,7 @@ def policy(observation_size: int, action_size: int, hidden: tuple[int, ...] = (1
 
 
 def init(network: MLP, key: Array) -> Array:
-    """Return random parameters [P] of a network."""
+    """Return random initial parameters [P] of a network."""
     parts = []
     pairs = list(itertools.pairwise(network.sizes))
     for (inputs, outputs), layer_key in zip(pairs, jax.random.split(key, len(pairs)), strict=True):
@@ -58,7 +58,10 @@ def init(network: MLP, key: Array) -> Array:
 
 
 def unflatten(network: MLP, parameters: Array) -> Layers:
-    """Return the layers, kernels and biases, of networks given as vectors [..., P]."""
+    """Return a (kernel, bias) pair for each layer of networks given as vectors [..., P].
+
+    The leading axes of the vectors become leading axes of every kernel and bias.
+    """
     if parameters.shape[-1] != network.size:
         raise ValueError(
             f"a {'-'.join(map(str, network.sizes))} network has {network.size} parameters, got "
@@ -75,17 +78,18 @@ def unflatten(network: MLP, parameters: Array) -> Layers:
 
 
 def apply(network: MLP, layers: Layers, x: Array) -> Array:
-    """Return the outputs [..., outputs] of one network at inputs [..., inputs].
+    """Return the outputs [..., outputs] of a network at inputs [..., inputs].
 
-    Networks on leading axes of every layer are accepted too.
+    The layers may have leading axes. The kernels must then match the inputs as in `jnp.matmul`, and
+    the biases must broadcast to the outputs.
     """
     return _forward(network, layers, x, lambda x, kernel: x @ kernel)
 
 
 def apply_each(network: MLP, layers: Layers, x: Array) -> Array:
-    """Return the outputs [n, outputs] of n networks at one input each, [n, inputs].
+    """Return the outputs [n, outputs] of n networks, network i at row i of the inputs [n, inputs].
 
-    Every layer has the networks as its leading axis n.
+    Every kernel and bias in `layers` has the leading axis n.
     """
     return _forward(network, layers, x, lambda x, kernel: jnp.einsum("ni,nio->no", x, kernel))
 
@@ -105,18 +109,18 @@ def _forward(
 def descend(
     parameters: Parameters, gradient: Parameters, moments: optax.OptState, rate: float | Array
 ) -> tuple[Parameters, optax.OptState]:
-    """Take one Adam step down the gradient and return the new parameters and moments.
+    """Take one Adam step down the gradient. Returns the new parameters and the new Adam moments.
 
-    Parameters are a flat vector or layers.
+    The parameters are a flat vector or a list of layers.
     """
     update, moments = optax.adam(rate).update(gradient, moments)
     return optax.apply_updates(parameters, update), moments  # pyright: ignore[reportReturnType]
 
 
 def flatten(layers: Layers) -> Array:
-    """Return networks as vectors [..., P], from their kernels and biases.
+    """Return networks as vectors [..., P] from the kernels and biases of their layers.
 
-    Inverse of `unflatten`.
+    It is the inverse of `unflatten`.
     """
     parts = []
     for kernel, bias in layers:
@@ -126,10 +130,10 @@ def flatten(layers: Layers) -> Array:
 
 
 def fold(network: MLP, parameters: Array, condition: Array) -> Array:
-    """Return n plain policies [n, P'] from one conditioned policy [P] and n conditions [n, D].
+    """Return n unconditioned policies [n, P'] from a conditioned policy [P] and conditions [n, D].
 
-    A network on (observation, condition) with the condition held fixed is a network on the
-    observation: the condition's part of the first layer is added to its bias.
+    Policy i acts on an observation as the conditioned policy does given condition i. The
+    condition's contribution to the first layer becomes part of the bias, so P' is smaller than P.
     """
     (kernel, bias), *rest = unflatten(network, parameters)
     inputs = kernel.shape[0] - condition.shape[-1]

@@ -19,7 +19,7 @@ Array = jax.Array
 
 
 class Memory(NamedTuple):
-    """Ring buffer of descriptors, in which the newest overwrite the oldest."""
+    """Ring buffer of descriptors in which new ones overwrite the oldest."""
 
     points: Array  # [M, D]
     age: Array  # [M] int32: order of entry, -1 where nothing is stored
@@ -36,7 +36,7 @@ def empty(capacity: int, descriptor_size: int) -> Memory:
 
 
 def append(memory: Memory, points: Array, mask: Array) -> Memory:
-    """Return the memory with the points [n, D] appended where `mask` [n] holds, in order."""
+    """Append the points [n, D] for which `mask` [n] is True, and return the new memory."""
     order = memory.entered + jnp.cumsum(mask) - 1
     place = ring.places(memory.entered, mask, memory.points.shape[0])
     return Memory(
@@ -47,9 +47,10 @@ def append(memory: Memory, points: Array, mask: Array) -> Memory:
 
 
 def nearest_squared(memory: Memory, points: Array, neighbours: int) -> Array:
-    """Return squared distances [n, k] of points [n, D] to the k nearest stored ones.
+    """Return the squared distances [n, k] of n points [n, D] to their k nearest stored points.
 
-    Entries are inf where fewer points are stored.
+    k is `neighbours`, or the memory's capacity if that is smaller. If fewer than k points are
+    stored, the remaining entries are inf.
     """
     distance = jnp.where(memory.age[None] >= 0, pairwise_squared(points, memory.points), jnp.inf)
     count = min(neighbours, memory.points.shape[0])
@@ -57,10 +58,10 @@ def nearest_squared(memory: Memory, points: Array, neighbours: int) -> Array:
 
 
 def mean_distance(memory: Memory, points: Array, neighbours: int, squared: bool) -> Array:
-    """Return the mean distance [n] of points [n, D] to the nearest stored points.
+    """Return the mean distance [n] of n points [n, D] to their nearest stored points.
 
-    The mean is over `neighbours` points, or as many as there are. `squared` averages squared
-    distances.
+    The mean is over `neighbours` stored points, or over all if there are fewer. It is 0 if nothing
+    is stored. If `squared`, squared distances are averaged.
     """
     nearest = nearest_squared(memory, points, neighbours)
     found = jnp.isfinite(nearest)
@@ -69,10 +70,10 @@ def mean_distance(memory: Memory, points: Array, neighbours: int, squared: bool)
 
 
 def rewards(memory: Memory, points: Array, neighbours: int) -> Array:
-    """Return the novelty [steps, N] of points [steps, N, D].
+    """Return the novelty reward [steps, N] of points [steps, N, D].
 
-    It is the mean squared distance to the nearest stored points. Steps are computed one at a time,
-    because all distances together would not fit into memory.
+    It is the mean squared distance to the nearest stored points. Training steps are computed one at
+    a time, because all distances together would not fit into memory.
     """
     return jax.lax.map(lambda some: mean_distance(memory, some, neighbours, squared=True), points)
 
@@ -80,15 +81,16 @@ def rewards(memory: Memory, points: Array, neighbours: int) -> Array:
 def insert_distant(
     memory: Memory, points: Array, mask: Array, threshold: float, block: int = 256
 ) -> Memory:
-    """Return the memory with those points [n, D] stored that are far from all stored ones.
+    """Store the points [n, D] that are far from all stored points, and return the new memory.
 
-    Points are offered one after the other. One is stored if it is farther than `threshold`.
+    Points for which `mask` [n] is True are considered one after the other. A point is stored if it
+    is farther than `threshold` from every stored point. Points of the same batch that were stored
+    before count too, and overwritten points do not.
 
-    The stored ones include points of the same batch accepted before, and exclude those that have
-    been overwritten meanwhile. The result equals a sequential loop, but is computed in blocks by
-    repeated guesses: whether a point is accepted depends only on earlier ones, so each round of
-    deciding all points from the last guess fixes at least one more, usually most of them. A guess
-    that no longer changes is the sequential answer.
+    The result equals that of a sequential loop, but is computed in blocks by repeated guesses.
+    Whether a point is stored depends only on earlier ones, so each round of deciding all points
+    from the last guess fixes at least one more, usually most of them. A guess that no longer
+    changes is the sequential answer.
     """
     n, capacity = points.shape[0], memory.points.shape[0]
     block = min(block, capacity, n)

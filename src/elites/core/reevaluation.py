@@ -55,7 +55,7 @@ class Reevaluation(NamedTuple):
 
 
 class _Scores(NamedTuple):
-    """Scores of the archive, or of the actor: one half of the fields of a `Reevaluation`."""
+    """Scores of either the archive or the actor: one half of the fields of a `Reevaluation`."""
 
     fitness: Array
     descriptors: Array
@@ -69,9 +69,10 @@ class _Scores(NamedTuple):
 def request_elites(
     algorithm: Algorithm, archive: Archive, actor: Array | None, cells: Array, key: Array
 ) -> Request:
-    """Return a request for the elites of cells [batch], and for the actor at their descriptors.
+    """Return a request for the elites of `cells` [batch], and for the actor at their descriptors.
 
-    Everything has the shapes and types of training. Otherwise it would compile to another program.
+    `cells` are indices. All arrays have the shapes and types of training. Otherwise JAX would
+    compile another program, whose results could differ in the last bits.
     """
     descriptors = archive.descriptors[cells]
     return Request(
@@ -87,9 +88,9 @@ def request_elites(
 def request_actor(
     algorithm: Algorithm, archive: Archive, actor: Array, cells: Array, key: Array
 ) -> Request:
-    """Return a request for the actor alone, at the descriptors of cells [batch].
+    """Return a request for rollouts of the actor alone, at the descriptors of `cells` [batch].
 
-    Further rows of the request are padding.
+    `cells` are indices. Further rows of the request are padding: they repeat the last cell.
     """
     rows = jnp.minimum(jnp.arange(padded_size(algorithm.batch)), algorithm.batch - 1)
     descriptors = archive.descriptors[cells[rows]]
@@ -106,9 +107,9 @@ def request_actor(
 def score(
     problem: Problem, archive: Archive, elites: Results, actor: Results | None
 ) -> Reevaluation:
-    """Return the scores of archive and actor, from their results [C] in all cells.
+    """Return the scores of an archive and its actor from their results, one for each of C cells.
 
-    Without results of an actor, the actor's scores are NaN.
+    If `actor` is None, the actor's scores are NaN.
     """
     scores = _score(problem, archive, elites)
     if actor is not None:
@@ -142,7 +143,7 @@ def _score(problem: Problem, archive: Archive, results: Results) -> _Scores:
 
 
 def _rebinned(problem: Problem, centroids: Array, results: Results) -> Summary:
-    """Return the summary (QD-score, coverage) of the archive that the results alone would fill."""
+    """Return the summary of an archive of these results alone, each in the cell it reached."""
     n = results.fitness.shape[0]
     addition = archives.add(
         archives.empty(centroids, 0),

@@ -20,7 +20,7 @@ Layout = Mapping[str, int]  # column name -> width
 
 
 class Replay(NamedTuple):
-    """Replay buffer: a ring of transitions, one row each."""
+    """Replay buffer: a ring buffer with one transition per row."""
 
     rows: Array  # [capacity, width]
     head: Array  # [] int32: where the next row goes
@@ -28,15 +28,15 @@ class Replay(NamedTuple):
 
 
 def empty(layout: Layout, capacity: int) -> Replay:
-    """Return a replay buffer without transitions."""
+    """Return a replay buffer without transitions, with room for `capacity` of them."""
     zero = jnp.zeros((), jnp.int32)
     return Replay(jnp.zeros((capacity, sum(layout.values()))), zero, zero)
 
 
 def insert(replay: Replay, layout: Layout, columns: Mapping[str, Array], mask: Array) -> Replay:
-    """Return the replay buffer with the rows appended where `mask` [n] holds, in order.
+    """Append the transitions for which `mask` [n] is True, and return the new replay buffer.
 
-    Columns are [n, width], or [n] for a width of 1.
+    `columns` holds one array [n, width] for each column of the layout, or [n] for a width of 1.
     """
     if set(columns) != set(layout):
         raise ValueError(f"columns {sorted(columns)} do not fit the layout {sorted(layout)}")
@@ -57,12 +57,18 @@ def insert(replay: Replay, layout: Layout, columns: Mapping[str, Array], mask: A
 
 
 def sample(replay: Replay, key: Array, shape: tuple[int, ...]) -> Array:
-    """Return rows [*shape, width] drawn uniformly, with replacement, from the filled part."""
+    """Return stored transitions [*shape, width], drawn uniformly with replacement.
+
+    `width` is the sum of the widths of all columns.
+    """
     return replay.rows[uniform_index(key, shape, replay.size)]
 
 
 def columns(layout: Layout, rows: Array) -> dict[str, Array]:
-    """Return the columns of replay rows [..., width] by name, each [..., its width]."""
+    """Split transitions [..., W] into the layout's columns. Returns them by name.
+
+    A column of width w is an array [..., w], and W is the sum of all widths.
+    """
     found, start = {}, 0
     for name, width in layout.items():
         found[name] = rows[..., start : start + width]

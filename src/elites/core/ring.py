@@ -9,13 +9,13 @@ Array = jax.Array
 
 
 def places(head: Array, mask: Array, capacity: int) -> Array:
-    """Return the place [n] in the ring where each row of a batch is written.
+    """Return the index [n] in the ring buffer at which each of n rows is written.
 
-    A row that is not written has the place `capacity`.
+    Rows where `mask` [n] is True are written one after the other, starting at `head`. The index is
+    `capacity` for rows that are not written.
 
-    Rows where `mask` holds are written one after the other, from `head` on. If the batch alone is
-    longer than the ring, only its last rows are written: no two rows share a place, so the result
-    does not depend on the order in which a device writes them.
+    If a batch is longer than the ring, only its last rows are written. No two rows then share an
+    index, so the result does not depend on the order in which a device writes them.
     """
     rank = jnp.cumsum(mask) - 1
     kept = mask & (rank > rank[-1] - capacity)

@@ -1,7 +1,7 @@
-"""What an algorithm of the MAP-Elites family consists of.
+"""Parts of an algorithm of the MAP-Elites family.
 
 A `Spec` lists the variations and the learners of an algorithm. `algorithms.py` holds the published
-ones, `map_elites.py` runs them, and `State` is what a run of them is made of.
+ones, `map_elites.py` runs them, and `State` is the state of a run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Offspring(NamedTuple):
 class Variation:
     """A source of offspring.
 
-    Elites have its name as their origin, and metrics are counted by it.
+    Its name, `origin`, is stored with each of its elites, and metrics count its offspring by it.
     """
 
     origin: str
@@ -58,9 +58,9 @@ class Variation:
     """Store its transitions as attempts at their targets instead of at what they reached."""
 
     def offspring(self, spec: Spec, state: State, key: Array) -> Offspring:
-        """Return the offspring that the variation makes in an iteration.
+        """Return the `count` offspring that the variation makes in one iteration.
 
-        A ValueError is raised if their number or size is wrong.
+        Raises a ValueError if `make` returns another number of them, or policies of the wrong size.
         """
         made = self.make(spec, state, key, self.count)
         expected = (self.count, spec.policy.size), (self.count, spec.problem.descriptor_size)
@@ -77,7 +77,7 @@ class Variation:
 
 @dataclasses.dataclass(frozen=True)
 class Learner:
-    """An actor-critic, and the reward that it is trained for."""
+    """An actor-critic learner and the reward that it is trained on."""
 
     name: str
     td3: TD3
@@ -144,9 +144,9 @@ class Spec:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """Names of the origins of elites. Index 0 is the start, then come the variations.
+        """Possible origins of an elite: the initial policies (index 0), then each variation's name.
 
-        `Archive.origin` holds indices into these names.
+        `Archive.origin` holds indices into this tuple.
         """
         return (INITIAL, *(variation.origin for variation in self.variations))
 
@@ -165,12 +165,12 @@ class Spec:
 
     @property
     def main_td3(self) -> TD3 | None:
-        """Configuration of the main learner, None if the algorithm has no learner."""
+        """Configuration of the main learner, or None if the algorithm has no learner."""
         return self.learners[0].td3 if self.learners else None
 
     @property
     def rewards_novelty(self) -> bool:
-        """Whether any learner is rewarded for novelty, so that states must be remembered."""
+        """Whether any learner is rewarded for novelty and needs a memory of visited states."""
         return any(learner.rewards_novelty for learner in self.learners)
 
     @property
@@ -193,11 +193,11 @@ class Spec:
 
     @property
     def layout(self) -> Layout:
-        """Names and widths of the replay buffer's columns.
+        """Width of each column of the replay buffer, by name.
 
-        Descriptors are included only if a critic is conditioned.
-
-        Descriptors and targets are scaled to [-1, 1]. State descriptors are in task units.
+        The columns "descriptor" and "target", scaled to [-1, 1], exist only if a critic is
+        conditioned. The column "state_descriptor", in task units, exists only if a learner is
+        rewarded for novelty.
         """
         problem = self.problem
         layout = {

@@ -90,7 +90,11 @@ class Batch(NamedTuple):
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Array], conditioned: bool) -> Batch:
-        """Return minibatches built from columns [..., N, width] of the replay buffer."""
+        """Assemble minibatches from columns that were sampled from the replay buffer.
+
+        Each column is [..., N, width], with N transitions per minibatch. If `conditioned` is False,
+        the descriptors of the result have width 0.
+        """
         nothing = columns["observation"][..., :0]
         return cls(
             observation=columns["observation"],
@@ -123,24 +127,36 @@ def init(td3: TD3, key: Array) -> TD3State:
 
 
 def similarity(descriptor: Array, target: Array, lengthscale: float) -> Array:
-    """Return the similarity S(d, d') in (0, 1] of descriptors [..., D] and targets [..., D]."""
+    """Return the similarities S(d, d') [...] of descriptors [..., D] and targets [..., D].
+
+    They are exp(-distance / lengthscale): 1 for equal descriptors, close to 0 for distant ones.
+    """
     return jnp.exp(-jnp.sqrt(jnp.sum(jnp.square(descriptor - target), -1)) / lengthscale)
 
 
 def act(td3: TD3, actor: Array, observation: Array, target: Array) -> Array:
-    """Return the actions pi(s | d') of an actor, or pi(s) if it is not conditioned."""
+    """Return the actions [..., A] of an actor at observations [..., O] and targets [..., D].
+
+    `actor` [Pa] are its parameters. An actor that is not conditioned ignores the targets.
+    """
     inputs = jnp.concatenate([observation, target], -1) if td3.actor_conditioned else observation
     return networks.apply(td3.actor, networks.unflatten(td3.actor, actor), inputs)
 
 
 def value(td3: TD3, critic: Array, observation: Array, action: Array, target: Array) -> Array:
-    """Return the values Q(s, a | d') of one critic [Pc]."""
+    """Return one critic's values Q(s, a | d') [...] of observations, actions and targets.
+
+    The three are [..., O], [..., A] and [..., D]. `critic` [Pc] are the critic's parameters.
+    """
     inputs = jnp.concatenate([observation, action, target], -1)
     return networks.apply(td3.critic, networks.unflatten(td3.critic, critic), inputs)[..., 0]
 
 
 def critic_target(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> Array:
-    """Return the target values y [N] of the critics. `noise` [N, A] is standard normal."""
+    """Return the values y [N] on which the critics regress, for a batch of N transitions.
+
+    `noise` [N, A] is standard normal. It is scaled and clipped here.
+    """
     noise = jnp.clip(td3.smoothing_noise * noise, -td3.smoothing_clip, td3.smoothing_clip)
     action = act(td3, state.target_actor, batch.next_observation, batch.target)
     action = jnp.clip(action + noise, -1.0, 1.0)
@@ -152,9 +168,10 @@ def critic_target(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> Arra
 
 
 def critic_loss(td3: TD3, critics: Array, batch: Batch, y: Array) -> Array:
-    """Return the loss []: the sum of both critics' mean squared errors.
+    """Return a scalar loss: the sum of both critics' mean squared errors.
 
-    Transitions cut by the time limit have no error.
+    `critics` [2, Pc] are their parameters, and `y` [N] the target values. Transitions cut by the
+    time limit have no error.
     """
     values = jax.vmap(lambda c: value(td3, c, batch.observation, batch.action, batch.target))(
         critics
@@ -164,7 +181,7 @@ def critic_loss(td3: TD3, critics: Array, batch: Batch, y: Array) -> Array:
 
 
 def actor_loss(td3: TD3, actor: Array, critic: Array, batch: Batch) -> Array:
-    """Return the loss []: minus the mean value of the actor's actions."""
+    """Return a scalar loss: minus the critic's mean value of the actor's actions."""
     action = act(td3, actor, batch.observation, batch.target)
     return -jnp.mean(value(td3, critic, batch.observation, action, batch.target))
 
@@ -242,7 +259,7 @@ def train_plain(
 ) -> tuple[TD3State, Losses]:
     """Take the steps of `train` on any device. Returns the new state and the mean losses.
 
-    `gpu/` holds kernels that compute the same.
+    `gpu.td3.train` computes the same result with GPU kernels.
     """
     turns = td3.steps // td3.delay
     split = jax.tree.map(lambda a: a.reshape(turns, td3.delay, *a.shape[1:]), (batches, noise))
@@ -251,9 +268,10 @@ def train_plain(
 
 
 def with_negatives(batches: Batch) -> Batch:
-    """Return batches in which each transition occurs twice.
+    """Return batches [steps, 2 N, ...] with each transition of `batches` [steps, N, ...] twice.
 
-    The first copy has its own descriptor as target, the second that of another row.
+    The target of the first copy is the descriptor that its episode reached. The target of the
+    second copy is the descriptor of another row.
     """
     twice = jax.tree.map(lambda a: jnp.concatenate([a, a], axis=1), batches)
     reached = batches.descriptor
@@ -266,5 +284,5 @@ def _scaled(rate: float, factor: Array | None) -> float | Array:
 
 
 def _follow(target: Array, source: Array, rate: float) -> Array:
-    """Return the parameters of a target network, moved towards `source` by the share `rate`."""
+    """Return (1 - rate) * target + rate * source, the new parameters of a target network."""
     return (1.0 - rate) * target + rate * source

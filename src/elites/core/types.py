@@ -31,7 +31,7 @@ INITIAL = "initial"  # origin of the random policies that a run starts with
 
 
 class Transitions(NamedTuple):
-    """Steps of n episodes, time first. Where `mask` is False, every other field is zero."""
+    """Steps of n episodes, time axis first. Where `mask` is False, all other fields are zero."""
 
     observation: Array  # [T, n, O]
     action: Array  # [T, n, A]
@@ -64,7 +64,7 @@ class Problem:
     descriptor_high: tuple[float, ...]
     deterministic: bool
     lengthscale: float
-    """Of the descriptor similarity, on descriptors scaled to [-1, 1]."""
+    """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
     rollout: Callable[[Act, Array], Evaluation]
     """(act, keys [n]) -> n episodes"""
     final_descriptor: bool = True
@@ -109,7 +109,11 @@ class Problem:
 
 
 def check_bounds(name: str, low: tuple[float, ...], high: tuple[float, ...]) -> None:
-    """Raise a ValueError if the bounds of a task's descriptors are not a box."""
+    """Raise a ValueError if a task's descriptor bounds do not form a box.
+
+    Both need the same length, and finite numbers with low < high on every axis. `name` is the
+    task's name, for the message.
+    """
     if not low or len(low) != len(high):
         raise ValueError(
             f"task '{name}': descriptor_low has {len(low)} entries and descriptor_high "
@@ -136,7 +140,7 @@ def check_ranges(name: str, ranges: tuple[tuple[int, float, float], ...], size: 
 
 
 def padded_size(batch: int) -> int:
-    """Return how many robots are simulated together for a batch: the next multiple of 32.
+    """Return the number of robots simulated for a batch: `batch` rounded up to a multiple of 32.
 
     The compiled program, and with it the last bits of a trajectory, depends on this number. At
     other sizes the last few robots fall into the remainder of vectorised loops, where sums may be
@@ -151,7 +155,7 @@ def padded_size(batch: int) -> int:
 
 
 class Request(NamedTuple):
-    """Policies to evaluate and, beside them, descriptors at which to roll out the actor."""
+    """Policies to evaluate, and descriptors at which to roll out the actor in the same batch."""
 
     policies: Array  # [n, P]
     origins: Array  # [n] int32: which variation made each, an index into `Algorithm.origins`

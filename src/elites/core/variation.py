@@ -27,7 +27,7 @@ Array = jax.Array
 
 
 def ga(spec: Spec, state: State, key: Array, count: int) -> Offspring:
-    """Return `count` children, each of two elites drawn uniformly from the archive."""
+    """Return `count` children, each made by `iso_line` from two random elites of the archive."""
     first_key, second_key, noise_key = jax.random.split(key, 3)
     first = archives.sample(state.archive, first_key, count)
     second = archives.sample(state.archive, second_key, count)
@@ -37,9 +37,10 @@ def ga(spec: Spec, state: State, key: Array, count: int) -> Offspring:
 
 
 def iso_line(first: Array, second: Array, key: Array, iso_sigma: float, line_sigma: float) -> Array:
-    """Return children [n, P] of parents x1 and x2 by the iso+line variation.
+    """Return children [n, P] of the parents `first` [n, P] and `second` [n, P].
 
-    They are x1 + iso_sigma N(0, I) + line_sigma N(0, 1) (x2 - x1), with one line noise per child.
+    A child is first + iso_sigma N(0, I) + line_sigma N(0, 1) (second - first), with one scalar line
+    noise per child.
     """
     iso_key, line_key = jax.random.split(key)
     iso = jax.random.normal(iso_key, first.shape)
@@ -127,7 +128,7 @@ def ascend(
 
 
 def greedy(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
-    """Return the actor of a learner as one offspring."""
+    """Return the actor of the learner named `learner` as one offspring. `count` must be 1."""
     del key
     if count != 1:
         raise ValueError(f"the greedy actor is one offspring, not {count}")

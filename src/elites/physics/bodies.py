@@ -20,7 +20,10 @@ from elites.physics.rotations import Array, Quat, Vec3
 
 
 class Bodies(NamedTuple):
-    """Position, rotation, velocity and angular velocity of bodies. Every component is [rows, n]."""
+    """Position, rotation, velocity and angular velocity of bodies.
+
+    Every component is an array [rows, n], with one row per body and one column per robot.
+    """
 
     pos: Vec3
     rot: Quat
@@ -29,17 +32,17 @@ class Bodies(NamedTuple):
 
 
 def unpack(state: Array) -> Bodies:
-    """Return the 13 rows of a state [13, ...] by name, as bodies."""
+    """Split a state [13, ...] into its named components, each of shape [...]."""
     return Bodies(Vec3(*state[0:3]), Quat(*state[3:7]), Vec3(*state[7:10]), Vec3(*state[10:13]))
 
 
 def pack(bodies: Bodies) -> Array:
-    """Return bodies as one state array [13, ...]."""
+    """Return the components of bodies as one state array [13, ...], the inverse of `unpack`."""
     return jnp.stack([*bodies.pos, *bodies.rot, *bodies.vel, *bodies.ang])
 
 
 def take(bodies: Bodies, index: np.ndarray) -> Bodies:
-    """Return the bodies with the numbers `index` [rows], one row each."""
+    """Return the bodies at the indices `index` [rows], so that row k holds body index[k]."""
     first = int(index[0]) if len(index) else 0
     if np.array_equal(index, np.arange(first, first + len(index))):
         rows = slice(first, first + len(index))  # a slice fuses better than a gather
@@ -49,16 +52,20 @@ def take(bodies: Bodies, index: np.ndarray) -> Bodies:
 
 
 def incidence(index: np.ndarray, count: int) -> np.ndarray:
-    """Return the matrix [count, rows] that sums row k into body `index[k]`."""
+    """Return the matrix [count, rows] whose product with an array sums its rows by body.
+
+    Row k of the array is added to body index[k]. Rows with the index -1 are left out.
+    """
     return (np.arange(count)[:, None] == index[None, :]).astype(np.float32)
 
 
 def sum_rows(columns: Sequence[Any], weights: np.ndarray) -> list[Array]:
-    """Return the sums [B, n] of the rows of each of `columns` [rows, n] by `weights` [B, rows].
+    """Return `weights` @ column, an array [B, n], for each array [rows, n] in `columns`.
 
-    The CPU uses a matrix product and other devices use gathers, whichever is faster there. On a
-    CPU, XLA computes the operand of a gather again for every gather, but the operand of a product
-    only once. On a GPU, the small product would be a separate kernel, while gathers are fused.
+    B is the number of sums and n the number of robots. The CPU uses a matrix product and other
+    devices use gathers, whichever is faster there. On a CPU, XLA computes the operand of a gather
+    again for every gather, but the operand of a product only once. On a GPU, the small product
+    would be a separate kernel, while gathers are fused.
     """
     return [
         jax.lax.platform_dependent(
@@ -71,7 +78,7 @@ def sum_rows(columns: Sequence[Any], weights: np.ndarray) -> list[Array]:
 
 
 def computed_once(column: Array) -> Array:
-    """Return the column [rows, n] unchanged, but make XLA store it instead of recomputing it.
+    """Return the array [rows, n] unchanged, but make XLA store it instead of recomputing it.
 
     On a CPU, XLA would compute an array with several uses once per use. It does not fuse through a
     product, and the product with the identity is exact. A number that is not finite spreads to the

@@ -23,16 +23,19 @@ _SLIDING_SPEED = 0.01
 
 
 class Impulse(NamedTuple):
-    """Changes of velocity and angular velocity, per contact point [K, n] or per body [B, n]."""
+    """Changes of velocity and angular velocity for n robots.
+
+    The arrays are [K, n] for K contact points or [B, n] for B bodies.
+    """
 
     vel: Vec3
     ang: Vec3
 
 
 def resolve(model: Model, bodies: Bodies) -> Impulse | None:
-    """Return the change of velocity [B, n] of every body by all its contacts.
+    """Return the changes of velocity [B, n] that all contacts cause, for B bodies of n robots.
 
-    None without contacts.
+    Returns None if the model has no contacts.
     """
     parts = []
     if (ground := model.ground) is not None:
@@ -46,7 +49,7 @@ def resolve(model: Model, bodies: Bodies) -> Impulse | None:
 
 
 def _ground(model: Model, table: GroundContacts, bodies: Bodies) -> tuple[Impulse, Array]:
-    """Return the impulse [K, n] of every ground contact, and booleans [K, n] of which act."""
+    """Return the changes of velocity [K, n] by K ground contacts, and whether each acts [K, n]."""
     own = take(bodies, table.body)
     arm = r.apply(r.matrix(own.rot), table.offset)
     # With this order of rounding, a robot at rest on the ground touches it, as in the recordings.
@@ -57,7 +60,7 @@ def _ground(model: Model, table: GroundContacts, bodies: Bodies) -> tuple[Impuls
 
 
 def _walls(model: Model, table: WallContacts, bodies: Bodies) -> tuple[Impulse, Array]:
-    """Return the impulse [K, n] of every wall contact, and booleans [K, n] of which act."""
+    """Return the changes of velocity [K, n] by K wall contacts, and whether each acts [K, n]."""
     own = take(bodies, table.body)
     rotation = r.matrix(own.rot)
     centre = r.add(own.pos, r.apply(rotation, table.centre))
@@ -74,7 +77,10 @@ def _walls(model: Model, table: WallContacts, bodies: Bodies) -> tuple[Impulse, 
 
 
 def _closest(c1: Vec3, h1: Vec3, c2: Vec3, h2: Vec3) -> tuple[Vec3, Vec3]:
-    """Return the closest points of two segments, c1 + s h1 and c2 + t h2 for s, t in [-1, 1]."""
+    """Return the closest points of two segments, one on each.
+
+    The segments are c1 + s h1 and c2 + t h2, with s and t in [-1, 1].
+    """
     between = r.sub(c1, c2)
     a, e, b = r.dot(h1, h1), r.dot(h2, h2), r.dot(h1, h2)
     c, f = r.dot(h1, between), r.dot(h2, between)
@@ -92,9 +98,10 @@ def _closest(c1: Vec3, h1: Vec3, c2: Vec3, h2: Vec3) -> tuple[Vec3, Vec3]:
 def _impulse(
     model: Model, table: GroundContacts | WallContacts, own: Bodies, arm: Vec3, normal: Vec3, depth
 ) -> tuple[Impulse, Array]:
-    """Return the impulse [K, n] at each contact point, and booleans [K, n] of which points act.
+    """Return the changes of velocity [K, n] by K contacts, and whether each acts [K, n].
 
-    `own` are the bodies of the points, and `arm` the vectors from these bodies to the points.
+    `own` are the bodies of the contact points, `arm` the vectors from a body to its contact point,
+    and `depth` is how far the point penetrates the surface with this normal.
     """
     inverse_mass = model.inverse_mass[table.body]
     inverse_inertia = Vec3(*(a[table.body] for a in model.inverse_inertia))
@@ -123,9 +130,10 @@ def _impulse(
 def _averages(
     model: Model, body: np.ndarray, kind: np.ndarray, contact: tuple[Impulse, Array]
 ) -> list[Impulse]:
-    """Return the impulse on every body [B, n], once for each kind of collider.
+    """Return one entry for each kind of collider: the mean change of velocity [B, n] of every body.
 
-    The impulse is the mean over those contact points of the body that act.
+    The mean is over those contact points of a body that act. `body` [K] and `kind` [K] give each
+    point's body and kind of collider. `contact` is the result of `_ground` or `_walls`.
     """
     (vel, ang), acts = contact
     count = len(model.bodies)

@@ -29,13 +29,16 @@ from elites.physics.tables import Model
 class Sensors(NamedTuple):
     """Measurements of a robot: joint angles, joint velocities and contacts."""
 
-    angles: Array  # [J]
-    velocities: Array  # [J] velocities of the joint angles
+    angles: Array  # [J] rad
+    velocities: Array  # [J] rad/s: parent body relative to child body, about the hinge
     contact: Array  # [3, B] change of velocity by contacts, summed over the substeps
 
 
 def reset(model: Model) -> tuple[Array, Sensors]:
-    """Return the state [13, B] of the initial pose, with zero velocity, and its sensors."""
+    """Return the state [13, B] of the initial pose, with zero velocity, and its sensors.
+
+    B is the number of moving bodies.
+    """
     state = jnp.asarray(model.rest)
     return state, sense(model, state)
 
@@ -49,16 +52,19 @@ def sense(model: Model, state: Array) -> Sensors:
 
 
 def step(model: Model, state: Array, action: Array) -> tuple[Array, Sensors]:
-    """Return the next state [13, B] of one robot and its sensors, after the time `model.dt`.
+    """Advance one robot by the time `model.dt`. Returns the next state [13, B] and its sensors.
 
-    `state` is [13, B] and `action` is [A].
+    `state` is [13, B] for B moving bodies, and `action` [A] has one entry per actuator.
     """
     following, *sensors = _batched(model)(state[..., None], action[..., None])
     return following[..., 0], Sensors(*(a[..., 0] for a in sensors))
 
 
 def _batched(model: Model):
-    """Return `step_batch` with a `vmap` rule that merges the mapped axis into the batch axis."""
+    """Return the function (state, action) -> `step_batch(model, state, action)`.
+
+    Its `vmap` rule merges the mapped axis into the batch axis.
+    """
 
     @jax.custom_batching.custom_vmap
     def run(state, action):
@@ -85,10 +91,10 @@ def _batched(model: Model):
 
 
 def step_batch(model: Model, state: Array, action: Array) -> tuple[Array, Array, Array, Array]:
-    """Return the next states of n robots and their sensors, after the time `model.dt`.
+    """Advance n robots by the time `model.dt`.
 
-    `state` is [13, B, n] and `action` is [A, n]. The sensors are the three fields of `Sensors`,
-    with the batch as their last axis.
+    Returns the next states [13, B, n] and the fields of `Sensors`, with the robots as last axis.
+    `state` is [13, B, n] for B moving bodies, and `action` [A, n] has one row per actuator.
     """
     motor = _motor_torque(model, action)
     zero = jnp.zeros((len(model.bodies), state.shape[-1]), jnp.float32)
@@ -104,13 +110,20 @@ def step_batch(model: Model, state: Array, action: Array) -> tuple[Array, Array,
 
 
 def _motor_torque(model: Model, action: Array) -> Array:
-    """Return the motor torque about each hinge [J, n], 0 for joints without an actuator."""
+    """Return the motor torque [J, n] about the hinge of each of J joints, from actions [A, n].
+
+    n is the number of robots. The torque is 0 for joints without an actuator.
+    """
     torque = -model.strength * action
     return sum_rows([torque], incidence(model.actuated, len(model.joints.names)))[0]
 
 
 def _substep(model: Model, bodies: Bodies, contact: Vec3, motor: Array) -> tuple[Bodies, Vec3]:
-    """Return the bodies after one substep, and `contact` with the substep's contacts added."""
+    """Return the bodies after one substep, and `contact` plus the velocity changes by contacts.
+
+    `contact` holds a vector [B, n] for B bodies of n robots. `motor` [J, n] is the motor torque
+    about each hinge.
+    """
     h = model.dt / model.substeps
     pos = r.add(bodies.pos, r.times(r.scale(bodies.vel, h), model.free_position))
     bodies = bodies._replace(pos=pos, rot=r.integrate(bodies.rot, bodies.ang, h))
@@ -139,7 +152,10 @@ def _substep(model: Model, bodies: Bodies, contact: Vec3, motor: Array) -> tuple
 
 
 def _joint_forces(model: Model, bodies: Bodies, motor: Array) -> tuple[Vec3, Vec3]:
-    """Return the force and the torque that the joints exert on every body, [B, n] each."""
+    """Return the force and the torque that the joints exert on each of B bodies, [B, n] each.
+
+    `motor` [J, n] is the motor torque about each hinge, for n robots.
+    """
     per_joint = joints.forces(model.joints, *_ends(model, bodies), motor)
     by_parent = incidence(model.joints.parent, len(model.bodies))
     by_child = incidence(model.joints.child, len(model.bodies))
@@ -152,5 +168,5 @@ def _joint_forces(model: Model, bodies: Bodies, motor: Array) -> tuple[Vec3, Vec
 
 
 def _ends(model: Model, bodies: Bodies) -> tuple[Bodies, Bodies]:
-    """Return the parent bodies and the child bodies of all joints, [J, n] each."""
+    """Return the parent bodies and the child bodies of all J joints, in arrays [J, n]."""
     return take(bodies, model.joints.parent), take(bodies, model.joints.child)

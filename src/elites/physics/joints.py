@@ -22,7 +22,7 @@ from elites.physics.tables import Joints
 
 
 class JointForces(NamedTuple):
-    """Force and torques of each joint on its two bodies, [J, n] each."""
+    """Forces and torques of J joints on their two bodies, in arrays [J, n] for n robots."""
 
     force: Vec3  # acts on the child at its anchor, and with opposite sign on the parent
     parent_torque: Vec3
@@ -30,7 +30,10 @@ class JointForces(NamedTuple):
 
 
 class Hinge(NamedTuple):
-    """Axes and angles of hinges, and the orientations of their bodies, in the world frame."""
+    """Axes and angles of J hinges in the world frame, with the orientations of their bodies.
+
+    All arrays are [J, n] for n robots.
+    """
 
     axis: Vec3  # hinge axis of the parent
     child_axis: Vec3
@@ -40,9 +43,9 @@ class Hinge(NamedTuple):
 
 
 def hinge(joints: Joints, parent: Bodies, child: Bodies) -> Hinge:
-    """Return the axes [J, n, 3], in world coordinates, and the angle [J, n] of every joint.
+    """Return the axes in the world frame, the angles and the body orientations of all joints.
 
-    `parent` and `child` are the states of the two bodies of each joint, for n robots.
+    Row j of `parent` and row j of `child` are the two bodies of joint j.
     """
     parent_frame, child_frame = r.matrix(parent.rot), r.matrix(child.rot)
     axis = r.apply(parent_frame, joints.parent_axis)
@@ -53,10 +56,10 @@ def hinge(joints: Joints, parent: Bodies, child: Bodies) -> Hinge:
 
 
 def forces(joints: Joints, parent: Bodies, child: Bodies, motor: Array) -> JointForces:
-    """Return the forces and torques [J, n] of all joints on their bodies.
+    """Return the forces and torques of all J joints on their bodies, in arrays [J, n].
 
-    `parent` and `child` are the two bodies of each joint. `motor` is the torque of its actuator
-    about the hinge. All are [J, n].
+    Row j of `parent` and row j of `child` are the two bodies of joint j, for n robots. `motor`
+    [J, n] is the torque of the joint's actuator about the hinge.
     """
     h = hinge(joints, parent, child)
     parent_arm = r.apply(h.parent, joints.parent_anchor)
@@ -85,6 +88,9 @@ def forces(joints: Joints, parent: Bodies, child: Bodies, motor: Array) -> Joint
 
 
 def angles_and_velocities(joints: Joints, parent: Bodies, child: Bodies) -> tuple[Array, Array]:
-    """Return the joint angles in rad and their velocities in rad/s, [J, n] each."""
+    """Return the angles [J, n] of J joints in rad and their angular velocities [J, n] in rad/s.
+
+    An angular velocity is that of the parent body relative to the child body, about the hinge.
+    """
     h = hinge(joints, parent, child)
     return h.angle, r.dot(r.sub(parent.ang, child.ang), h.axis)

@@ -86,7 +86,7 @@ def product(p: Quat, q: Quat) -> Quat:
 def matrix(q: Quat) -> Matrix:
     """Return the rotation matrix of a unit quaternion.
 
-    With a matrix, rotating several vectors costs less than with the quaternion.
+    Rotating several vectors costs less with the matrix than with the quaternion.
     """
     xx, yy, zz = q.x * q.x, q.y * q.y, q.z * q.z
     xy, xz, yz = q.x * q.y, q.x * q.z, q.y * q.z
@@ -99,12 +99,12 @@ def matrix(q: Quat) -> Matrix:
 
 
 def apply(m: Matrix, v: Vec3) -> Vec3:
-    """Return the product of a matrix and a vector, a vector."""
+    """Return the product m v of a matrix and a vector."""
     return Vec3(dot(m.x, v), dot(m.y, v), dot(m.z, v))
 
 
 def integrate(q: Quat, rate: Vec3, h: float) -> Quat:
-    """Return an orientation turned for the time `h` by the angular velocity `rate`.
+    """Return the orientation q after turning with the angular velocity `rate` for the time `h`.
 
     `rate` is given in the world frame.
     """
@@ -130,7 +130,7 @@ def euler(q: Quat) -> Vec3:
 
 
 def _arctan_coefficients(terms: int = 10) -> tuple[float, ...]:
-    """Return the coefficients of p in atan(t) = t * p(t^2) on [0, 1].
+    """Return the coefficients, lowest power first, of p in atan(t) = t * p(t^2) for t in [0, 1].
 
     They are a Chebyshev fit with an error of at most 1e-8.
     """
@@ -146,10 +146,8 @@ _ARCTAN = _arctan_coefficients()
 def arctan2(y: Array, x: Array) -> Array:
     """Return the angle of the point (x, y) in radians, and 0 for (0, 0).
 
-    Only plain arithmetic is used.
-
-    `jnp.arctan2` is a scalar call on the CPU, which prevents XLA from vectorising the loop over the
-    joints. Its last bits also depend on the device.
+    It uses only plain arithmetic. `jnp.arctan2` is a scalar call on the CPU, which prevents XLA
+    from vectorising the loop over the joints. Its last bits also depend on the device.
     """
     ax, ay = jnp.abs(x), jnp.abs(y)
     t = jnp.minimum(ax, ay) / jnp.maximum(jnp.maximum(ax, ay), 1e-37)
@@ -164,7 +162,7 @@ def arctan2(y: Array, x: Array) -> Array:
 
 
 def quat_from_euler(degrees: np.ndarray) -> np.ndarray:
-    """Return the NumPy quaternion [4] of intrinsic x-y'-z'' angles in degrees."""
+    """Return the quaternion [4] of intrinsic x-y'-z'' angles [3] in degrees, as a NumPy array."""
     half = np.deg2rad(np.asarray(degrees, np.float64)) / 2
     (cx, cy, cz), (sx, sy, sz) = np.cos(half), np.sin(half)
     return np.array(
@@ -178,12 +176,12 @@ def quat_from_euler(degrees: np.ndarray) -> np.ndarray:
 
 
 def quat_product(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Return the product p q of two NumPy quaternions: the rotation by q, then by p."""
+    """Return the product p q of two quaternions [4] in NumPy: the rotation by q, then by p."""
     return np.array(product(Quat(*p), Quat(*q)))
 
 
 def quat_rotate(q: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return one NumPy vector, or rows of vectors, rotated by one NumPy quaternion."""
+    """Return a NumPy vector [3], or vectors [n, 3], rotated by one quaternion [4]."""
     w, u = q[0], np.asarray(q[1:], np.float64)
     v = np.asarray(v, np.float64)
     t = 2 * np.cross(u, v)

@@ -16,7 +16,7 @@ from elites.physics.rotations import Vec3
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Joints:
-    """Table of revolute joints, one row each.
+    """Table of J revolute joints, one row each.
 
     Anchors and axes are given in the frame of their body.
     """
@@ -40,9 +40,9 @@ class Joints:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroundContacts:
-    """Table of points that can touch the plane z = 0.
+    """Table of K points that can touch the plane z = 0, one row each.
 
-    A point is a sphere centre with a radius, or a box corner.
+    A point is the centre of a sphere with a radius, or a corner of a box.
     """
 
     body: np.ndarray  # [K]
@@ -55,7 +55,7 @@ class GroundContacts:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WallContacts:
-    """Table of pairs of a moving and a fixed capsule. Each capsule is a segment with a radius."""
+    """Table of K pairs of a moving and a fixed capsule. Each capsule is a segment with a radius."""
 
     body: np.ndarray  # [K]
     centre: Vec3  # [K, 1] centre of the moving segment, in the frame of the body
@@ -70,7 +70,7 @@ class WallContacts:
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """Collider as it is drawn. `body` is None for scenery."""
+    """Collider to be drawn. `body` is the row of its body, or None for scenery."""
 
     body: int | None
     kind: str  # "capsule", "sphere", "box" or "plane"
@@ -81,9 +81,9 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model:
-    """Body model of a robot.
+    """Body model of a robot with B moving bodies, J joints and A actuators.
 
-    Compared by identity, so that compiled code can treat it as a constant.
+    Models are compared by identity, so that compiled code can treat a model as a constant.
     """
 
     name: str
@@ -112,16 +112,16 @@ class Model:
 
 
 def indices(values) -> np.ndarray:
-    """Return whole numbers as a table entry: an integer array [rows]."""
+    """Return integers as an int32 array [rows], as in all tables."""
     return np.array(values, np.int32)
 
 
 def column(values) -> np.ndarray:
-    """Return numbers as a table entry: an array [rows, 1]."""
+    """Return numbers as a float32 array [rows, 1], as in all tables."""
     return np.array(values, np.float32).reshape(-1, 1)
 
 
 def columns(vectors) -> Vec3:
-    """Return vectors [rows, 3] as a table entry: a vector of one column [rows, 1] per axis."""
+    """Return vectors [rows, 3] as a `Vec3` of float32 arrays [rows, 1], as in all tables."""
     table = np.array(vectors, np.float32).reshape(-1, 3)
     return Vec3(*(table[:, i : i + 1] for i in range(3)))

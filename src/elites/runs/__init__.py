@@ -4,7 +4,7 @@ These modules load without JAX, so that help and error messages appear at once:
 
 - `config`: configuration of a run
 - `files`, `directory`, `lock`: checked reading of files; the run directory, atomic writes; its lock
-- `session`: start and resume a run in this process
+- `session`, `signals`: start and resume a run in this process; handle signals
 - `checkpoint`, `snapshots`: complete training states with checksums; the archive over time
 - `logs`, `gaps`: metrics as CSV and TensorBoard events; iterations that the tables lack
 - `figures`, `drawing`, `voronoi`, `info`, `sharing`: figures, a summary and a zip file of a run
@@ -14,7 +14,7 @@ These modules load without JAX, so that help and error messages appear at once:
 These modules load JAX:
 
 - `job`: the algorithm of a configuration, on a device with enough memory
-- `trainer`, `recording`, `signals`: the training loop: compile, iterate, log, save, stop
+- `trainer`, `recording`: the training loop: compile, iterate, log, save, stop
 - `saved`, `export`: load a run; export its policies
 - `saving`: write a run that was trained in Python as a run directory
 - `fingerprints`, `unchanged`: detect that the code of the task or the algorithm changed

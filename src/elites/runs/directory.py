@@ -36,11 +36,13 @@ from typing import Any
 from elites.runs import files
 from elites.runs.config import Config
 from elites.runs.files import RunError, read_json
+from elites.words import plain
 
 CONFIG, FACTS, ENVIRONMENT = "config.json", "facts.json", "environment.json"
 METRICS, REEVALUATIONS = "metrics.csv", "reevaluations.csv"
 LOCK, SUMMARY = "run.lock", "summary.md"
 OLD_NAMES = {FACTS: "resolved.json", REEVALUATIONS: "reach.csv"}  # in runs of version 0.1.0
+LONGEST_TEXT = 1000  # of a task or an algorithm, when it is shown
 _FILES = (
     CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, *OLD_NAMES.values()
 )  # fmt: skip
@@ -183,14 +185,23 @@ def discard(run: RunDirectory) -> None:
 def read_facts(run: RunDirectory) -> dict[str, Any]:
     """Read the facts of a run, the entries of `facts.json`, and return them by name.
 
-    Raises a RunError if a fact that every reader needs is missing or has a wrong type.
+    Texts of task and algorithm are returned as plain lines of limited length, because they are
+    shown in figures, on pages and in terminals. Raises a RunError if a fact that every reader needs
+    is missing or has a wrong type.
     """
     path = run / FACTS
     facts = files.read_record(path, _FACTS)
     low, high = facts["descriptor_low"], facts["descriptor_high"]
     if not low or len(low) != len(high) or not all(_is_number(v) for v in (*low, *high)):
         raise RunError(f"{path}: damaged: descriptor_low and descriptor_high are not a box")
-    return facts
+    return {name: _shown(value) for name, value in facts.items()}
+
+
+def _shown(value: Any) -> Any:
+    """Return a fact with plain texts: the fact itself, or the texts of a list."""
+    if isinstance(value, list):
+        return [_shown(entry) if isinstance(entry, str) else entry for entry in value]
+    return plain(value, LONGEST_TEXT) if isinstance(value, str) else value
 
 
 _FACTS = {
@@ -263,7 +274,11 @@ def is_gone(process: str) -> bool:
 
 def write_text(path: Path, text: str) -> None:
     """Write `text` to a file atomically: readers see the old contents or the new ones."""
-    with replacing(path) as temporary, open(temporary, "x", encoding="utf-8") as file:
+    # A text may have halves of surrogate pairs, which UTF-8 does not have.
+    with (
+        replacing(path) as temporary,
+        open(temporary, "x", encoding="utf-8", errors="backslashreplace") as file,
+    ):
         file.write(text)
 
 

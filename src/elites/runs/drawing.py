@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import textwrap
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib
@@ -15,6 +19,7 @@ from matplotlib.colors import Normalize
 
 from elites.runs.voronoi import polygons
 from elites.tasks.axes import axes_of_facts
+from elites.words import plain, shortened
 
 # The palette of Okabe and Ito, which colour-blind people can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C510A")
@@ -30,6 +35,23 @@ STYLE: Any = {
     "pdf.fonttype": 42,  # embeds fonts, so that text can be selected
     "text.parse_math": False,  # a "$" in the name of a task is not mathematics
 }
+
+
+@contextlib.contextmanager
+def styled(**more: Any) -> Iterator[None]:
+    """Return a context in which figures have the style of elites, and `more` settings.
+
+    A box stands for a character that the font does not have, without a warning.
+    """
+    settings: Any = {**STYLE, **more}
+    with plt.rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        yield
+
+
+def short(text: str) -> str:
+    """Return a text from a task or an algorithm as a line that a figure has room for."""
+    return plain(text, 60)
 
 
 # ---------------------------------------------------------------------------------------- archives
@@ -60,7 +82,7 @@ def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) 
         edges = np.concatenate([[low[0]], (middle[1:] + middle[:-1]) / 2, [high[0]]])
         heights = np.where(full, values, 0.0)[order]
         axes.bar(edges[:-1], heights, np.diff(edges), align="edge", color=colours(scale(heights)))
-        axes.set(xlim=(low[0], high[0]), xlabel=axes_of_facts(facts)[0].label)
+        axes.set(xlim=(low[0], high[0]), xlabel=short(axes_of_facts(facts)[0].label))
         axes.set_ylabel("fitness")
     else:
         axes.scatter(
@@ -83,7 +105,7 @@ def frame(axes, facts, note: str = "") -> None:
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     axes.set_box_aspect(1)
     first, second = axes_of_facts(facts)[:2]
-    axes.set(xlabel=f"{first.label}{note}", ylabel=second.label)
+    axes.set(xlabel=f"{short(first.label)}{note}", ylabel=short(second.label))
     axes.locator_params(nbins=5)
     for side in ("top", "right"):
         axes.spines[side].set_visible(True)
@@ -92,7 +114,8 @@ def frame(axes, facts, note: str = "") -> None:
 def explain(figure, facts) -> None:
     """Write the description of the task's descriptor below a figure, if `facts` has one."""
     if facts["descriptor"]:
-        figure.supxlabel(f"descriptor: {facts['descriptor']}", x=0.02, ha="left", fontsize=9)
+        text = shortened(f"descriptor: {facts['descriptor']}", 240)
+        figure.supxlabel(textwrap.fill(text, 120), x=0.02, ha="left", fontsize=9)
 
 
 def scale_of(values: np.ndarray) -> Normalize:

@@ -13,6 +13,7 @@ from typing import Any
 
 import elites
 from elites.runs.directory import ENVIRONMENT, RunDirectory, RunError, read_json, write_json
+from elites.words import counted
 
 
 def environment() -> dict[str, Any]:
@@ -47,6 +48,33 @@ def record_session(run: RunDirectory, command: str, **more: Any) -> None:
     with contextlib.suppress(FileNotFoundError, RunError):
         sessions = read_json(path)
     write_json(path, [*sessions, {"command": command, **environment(), **more}])
+
+
+def note_on_devices(run: RunDirectory, seeds: int) -> str | None:
+    """Return a line about another kind or number of devices than in the last session of a run.
+
+    Seeds are divided over the devices, if they divide evenly. Returns None if nothing changed, or
+    if the last session is not recorded. Loads JAX.
+    """
+    import jax
+
+    def text(count: int, kind: str) -> str:
+        """Return the devices that the seeds are divided over, of `count` devices, as text."""
+        return f"{counted(count if seeds % count == 0 else 1, 'device')} ({kind})"
+
+    devices = jax.local_devices()
+    now = text(len(devices), devices[0].device_kind)
+    try:
+        last = read_json(run / ENVIRONMENT)[-1]
+        before = text(last["devices"], last["device"])
+    except (FileNotFoundError, RunError, LookupError, TypeError, ZeroDivisionError):
+        return None
+    if before == now:
+        return None
+    return (
+        f"{run.path} was trained on {before} and continues on {now}: the last bits of its results "
+        "may differ from those of a run without interruption"
+    )
 
 
 def commit() -> str | None:

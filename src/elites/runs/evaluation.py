@@ -22,7 +22,8 @@ import numpy as np
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import lock
-from elites.runs.directory import RunDirectory, write_text
+from elites.runs.directory import FACTS, RunDirectory, RunError, write_text
+from elites.runs.files import read_record
 from elites.runs.logs import read_table, text_of
 from elites.words import number
 
@@ -186,6 +187,19 @@ def iteration_of(directory: Path) -> int | None:
         return None
     rows = read_table(path).get("iteration", np.zeros(0))
     return int(rows[0]) if len(rows) and bool((rows == rows[0]).all()) else None
+
+
+def is_complete(run: RunDirectory) -> bool:
+    """Return whether a run has everything that its end computes: the last checkpoint and tables.
+
+    Figures and summary are not needed for that.
+    """
+    try:
+        total = read_record(run / FACTS, {"iterations": int})["iterations"]
+        last = [int(place.name) for place in checkpoints.complete(run.checkpoints)[-1:]]
+        return last == [total] and iteration_of(run.evaluation) == total
+    except (OSError, RunError):
+        return False
 
 
 def table(directory: Path) -> list[list[str]]:

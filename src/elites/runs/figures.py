@@ -19,13 +19,13 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
 
+from elites.output import warn
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.directory import RunDirectory, RunError
 from elites.runs.drawing import (
     COLOURS,
     EMPTY,
-    STYLE,
     STYLES,
     band,
     colour_bar,
@@ -36,11 +36,13 @@ from elites.runs.drawing import (
     plt,
     scale_of,
     segments,
+    short,
     smoothed,
+    styled,
     thousands,
 )
 from elites.runs.voronoi import polygons
-from elites.words import listed, warn
+from elites.words import file_name, listed, plain
 
 CURVES = (("qd_score", "QD-score"), ("coverage", "coverage in %"), ("max_fitness", "max. fitness"))
 
@@ -54,7 +56,7 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
     facts = directories.read_facts(run)
     run.figures.mkdir(exist_ok=True)
     drawn = []
-    with plt.rc_context(STYLE):
+    with styled():
         snapshot, index = snapshots.newest(run), 0
         if snapshot is not None:
             seeds = list(run.config().seed_numbers)
@@ -92,12 +94,12 @@ def draw_comparison(runs: Sequence[RunDirectory], output: Path) -> list[Path]:
         by_task.setdefault(facts["task"], {})[run.path.resolve()] = drawn
     output.mkdir(parents=True, exist_ok=True)
     paths = []
-    with plt.rc_context(STYLE):
+    with styled():
         for task, found in by_task.items():
             entries = list(found.values())
             tables = dict(zip(_labels(task, entries), (e.table for e in entries), strict=True))
             figure = _curves_figure(tables, entries[0].facts)
-            paths.append(_save(figure, output, f"curves_{Path(task).name}"))
+            paths.append(_save(figure, output, f"curves_{file_name(task)}"))
     return paths
 
 
@@ -152,19 +154,27 @@ def _labels(task: str, entries: Sequence[_Drawn]) -> list[str]:
         metrics = list(dict.fromkeys(m for name in differing for m in _DEPENDENT[name]))
         what = "; ".join(f"{name} ({', '.join(texts)})" for name, texts in differing.items())
         warn(
-            f"these runs of {task} differ in {what}. Their {listed(metrics)} do not compare; "
-            "the legend says which is which"
+            f"these runs of {short(task)} differ in {what}. Their {listed(metrics)} do not "
+            "compare; the legend says which is which"
         )
     labels = [
-        ", ".join([entry.facts["algorithm"], *(entry.properties[name] for name in differing)])
+        ", ".join(
+            [short(entry.facts["algorithm"]), *(entry.properties[name] for name in differing)]
+        )
         for entry in entries
     ]
-    named = [f"{label} ({e.run.path.name})" for label, e in zip(labels, entries, strict=True)]
-    placed = [f"{label} ({e.run.path})" for label, e in zip(labels, entries, strict=True)]
+    paths = [(plain(entry.run.path.name), plain(str(entry.run.path))) for entry in entries]
+    named = [f"{label} ({name})" for label, (name, _) in zip(labels, paths, strict=True)]
+    placed = [f"{label} ({path})" for label, (_, path) in zip(labels, paths, strict=True)]
     return [
         label if labels.count(label) == 1 else name if named.count(name) == 1 else place
         for label, name, place in zip(labels, named, placed, strict=True)
     ]
+
+
+def _subject(facts: Mapping[str, Any]) -> str:
+    """Return the title of a figure of one run: its algorithm and its task."""
+    return f"{short(facts['algorithm'])} on {short(facts['task'])}"
 
 
 def _index(seeds: Sequence[int], seed: int) -> int:
@@ -205,7 +215,7 @@ def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
     draw_archive(axes, facts, snapshot["centroids"], fitness, descriptors, scale)
     which = f", seed {seeds[index]}" if len(seeds) > 1 else ""
     axes.set_title(
-        f"{facts['algorithm']} on {facts['task']}{which}, iteration {int(snapshot['iteration'])}\n"
+        f"{_subject(facts)}{which}, iteration {int(snapshot['iteration'])}\n"
         f"{full.sum()} of {len(full)} cells, QD-score {fitness[full].sum():,.0f}"
     )
     colour_bar(figure, axes, scale)
@@ -297,7 +307,7 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
     counts = {table["qd_score"].shape[1] for table in tables.values()}
     seeds = " or ".join(map(str, sorted(counts)))
     how = "" if counts == {1} else f", median and quartiles of {seeds} seeds"
-    figure.suptitle(f"{facts['task']}{how}", x=0.01, ha="left")
+    figure.suptitle(f"{short(facts['task'])}{how}", x=0.01, ha="left")
     handles = [
         Line2D([], [], color=COLOURS[i % 8], linestyle=line_style(i), label=_with_gap(label, table))
         for i, (label, table) in enumerate(tables.items())
@@ -326,9 +336,16 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
     for i, origin in enumerate(origins):
         x, added = smoothed(iterations, spent, table[f"added.{origin}"].mean(axis=1))
         colour = COLOURS[i % 8]
-        left.plot(x, added, color=colour, linestyle=STYLES[i % 8], label=origin, linewidth=1.6)
+        left.plot(
+            x,
+            added,
+            color=colour,
+            linestyle=STYLES[i % 8],
+            label=short(origin),
+            linewidth=1.6,
+        )
     left.set(xlabel="evaluations", ylabel="added per iteration")
-    left.set_title(f"{facts['algorithm']} on {facts['task']}: additions by variation")
+    left.set_title(f"{_subject(facts)}: additions by variation")
     left.xaxis.set_major_formatter(thousands)
     left.set_ylim(bottom=0)
     if origins:  # a distillation has none
@@ -357,7 +374,7 @@ def _draw_origins(axes, facts, snapshot, index: int) -> None:
     frame(axes, facts)
     present = [i for i in range(len(facts["origins"])) if (origin == i).any()]
     handles = [
-        Line2D([], [], marker="s", linestyle="", color=palette[i], label=name)
+        Line2D([], [], marker="s", linestyle="", color=palette[i], label=short(name))
         for i, name in enumerate(names)
         if i in present
     ]

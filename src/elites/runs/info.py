@@ -9,13 +9,14 @@ from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.directory import ENVIRONMENT, FACTS, RunDirectory
-from elites.words import duration
+from elites.words import duration, plain
 
 
 def describe(run: RunDirectory) -> str:
     """Return a description of a run as text of several lines, read from its files."""
     config = run.config()
-    lines = [f"{run.path}: {config.algorithm} on {config.task}, {config.seeds} seed(s)", ""]
+    title = f"{run.path}: {config.algorithm} on {config.task}, {config.seeds} seed(s)"
+    lines = [plain(title), ""]
     if (run / FACTS).exists():
         facts = directories.read_facts(run)
         lines += _rows(
@@ -51,7 +52,7 @@ def describe(run: RunDirectory) -> str:
 
 def _rows(**facts: str) -> list[str]:
     """Return lines of two columns: the name and the text of each entry."""
-    return [f"{name:<16}{text}" for name, text in facts.items()]
+    return [f"{name:<16}{plain(text)}" for name, text in facts.items()]
 
 
 def _progress(run: RunDirectory) -> dict[str, str]:

@@ -53,10 +53,12 @@ def locked(path: Path) -> Iterator[str | None]:
         try:
             yield stale
         finally:
-            # Emptied, not removed: two processes could lock a removed file and its successor.
-            file.seek(0)
-            file.truncate()
-            file.flush()
+            # Emptied, not removed: two processes could lock a removed file and its successor. If
+            # that fails, the text is recognised as that of a process that has ended.
+            with contextlib.suppress(OSError):
+                file.seek(0)
+                file.truncate()
+                file.flush()
             if made and [entry.name for entry in path.iterdir()] == [LOCK]:
                 (path / LOCK).unlink()
                 for directory in made:

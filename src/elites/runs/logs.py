@@ -13,11 +13,12 @@ This module encodes the few message fields that scalars need.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,24 +40,7 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-class _AppendedFile:
-    """A file that is only appended to. Its error messages contain the path."""
-
-    path: Path
-    _file: IO[Any]
-
-    def sync(self) -> None:
-        """Flush the contents of the file to disk."""
-        with path_in_errors(self.path):
-            flush(self._file)
-
-    def close(self) -> None:
-        """Close the file. Errors contain the path."""
-        with path_in_errors(self.path):
-            self._file.close()
-
-
-class Table(_AppendedFile):
+class Table:
     """A CSV file to which rows are appended, such as metrics.csv."""
 
     def __init__(self, path: Path, columns: Sequence[str], through: int | None = None):
@@ -74,6 +58,16 @@ class Table(_AppendedFile):
         with path_in_errors(self.path):
             self._file.write(text)
             self._file.flush()
+
+    def sync(self) -> None:
+        """Flush the contents of the file to disk."""
+        with path_in_errors(self.path):
+            flush(self._file)
+
+    def close(self) -> None:
+        """Close the file. Errors contain the path."""
+        with path_in_errors(self.path):
+            self._file.close()
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -164,19 +158,26 @@ def by_seed(table: Mapping[str, np.ndarray], seeds: int) -> dict[str, np.ndarray
 # ----------------------------------------------------------------------------------- TensorBoard
 
 
-class Events(_AppendedFile):
-    """A TensorBoard event file to which scalars are appended."""
+class Events:
+    """A TensorBoard event file to which scalars are appended.
 
-    def __init__(self, directory: Path, step: int):
+    The events repeat what the tables have. After an error of the operating system, which is
+    reported to a function, nothing more is written.
+    """
+
+    def __init__(self, directory: Path, step: int, report: Callable[[OSError], None]):
         """Start a new event file in `directory`, for the steps after `step`.
 
         TensorBoard discards later steps that an earlier session logged.
         """
-        directory.mkdir(parents=True, exist_ok=True)
-        taken = len(list(directory.iterdir()))
+        self.path, self._report = directory, report
+        self._file: IO[bytes] | None = None
         now = time.time()
-        self.path = directory / f"events.out.tfevents.{int(now):010d}.{taken:04d}"
-        self._file = open(self.path, "xb")  # noqa: SIM115
+        with self._errors_reported():
+            directory.mkdir(parents=True, exist_ok=True)
+            taken = len(list(directory.iterdir()))
+            self.path = directory / f"events.out.tfevents.{int(now):010d}.{taken:04d}"
+            self._file = open(self.path, "xb")  # noqa: SIM115
         self._write(_double(1, now) + _bytes(3, b"brain.Event:2"))
         # The message SessionLog with status START makes TensorBoard discard later steps.
         self._write(_double(1, now) + _integer(2, step + 1) + _bytes(7, _integer(1, 1)))
@@ -184,16 +185,43 @@ class Events(_AppendedFile):
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write the values of a step, by tag, to the event file."""
         summary = b"".join(
-            _bytes(1, _bytes(1, tag.encode()) + _float(2, float(value)))
+            _bytes(1, _bytes(1, tag.encode("utf-8", "backslashreplace")) + _float(2, float(value)))
             for tag, value in values.items()
         )
         self._write(_double(1, time.time()) + _integer(2, step) + _bytes(5, summary))
 
+    def sync(self) -> None:
+        """Flush the contents of the file to disk."""
+        with self._errors_reported():
+            if self._file:
+                flush(self._file)
+
+    def close(self) -> None:
+        """Close the file."""
+        file, self._file = self._file, None
+        with self._errors_reported():
+            if file:
+                file.close()
+
     def _write(self, message: bytes) -> None:
         """Append a message to the event file, with its length and checksums."""
         length = struct.pack("<Q", len(message))
-        with path_in_errors(self.path):
-            self._file.write(length + _masked_crc(length) + message + _masked_crc(message))
+        with self._errors_reported():
+            if self._file:
+                self._file.write(length + _masked_crc(length) + message + _masked_crc(message))
+
+    @contextlib.contextmanager
+    def _errors_reported(self) -> Iterator[None]:
+        """Report an error of the operating system in the `with` block, and close the file."""
+        try:
+            with path_in_errors(self.path):
+                yield
+        except OSError as error:
+            self._report(error)
+            file, self._file = self._file, None
+            with contextlib.suppress(OSError):
+                if file:
+                    file.close()
 
 
 def _varint(value: int) -> bytes:

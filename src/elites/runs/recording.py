@@ -6,6 +6,7 @@ grow with every iteration. `_Saver` writes checkpoints in a thread of its own.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +16,7 @@ import numpy as np
 
 from elites.core.algorithm import Metrics
 from elites.core.reevaluation import Reevaluation
+from elites.output import warn
 from elites.runs import checkpoint as checkpoints
 from elites.runs import gaps, snapshots
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
@@ -24,6 +26,7 @@ from elites.runs.job import Job
 from elites.runs.logs import Events, Table, read_table
 from elites.training import named
 from elites.training.progress import Progress
+from elites.words import one_line
 
 REEVALUATION_COLUMNS = (
     "qd_score",
@@ -121,19 +124,16 @@ class Recorder:
         """Flush metrics.csv, reevaluations.csv and the TensorBoard events to disk."""
         self._logs.sync()
 
-    def close(self, failed: bool = False) -> None:
-        """Close all files of the session. If it `failed`, errors of closing are not raised.
+    def close(self) -> None:
+        """Close all files of the session.
 
-        They would hide the error that ended the session.
+        Errors of closing are ignored. What matters was flushed to disk with the last checkpoint, or
+        the session has failed, and its own error is to be raised.
         """
         self._progress.close()
-        try:
+        with contextlib.suppress(OSError):
             self._logs.close()
-        except OSError:
-            if not failed:
-                raise
-        finally:
-            self._saver.close()
+        self._saver.close()
 
 
 def _not_finite(number: int, metrics: Mapping[str, np.ndarray], config: Config) -> str | None:
@@ -217,10 +217,17 @@ class Logs:
         self._reevaluated = {int(i) for i in read_table(run / REEVALUATIONS)["iteration"]}
         lost = last.information.get(gaps.REEVALUATED, ()) if last else ()
         self._ever_reevaluated = {*self._reevaluated, *lost}
+        self._warned = False
         self._events = [
-            Events(run.path / "events" / f"seed_{seed}", through or 0)
+            Events(run.path / "events" / f"seed_{seed}", through or 0, self._report)
             for seed in config.seed_numbers
         ]
+
+    def _report(self, error: OSError) -> None:
+        """Warn that TensorBoard events cannot be written, at the first error of the session."""
+        if not self._warned:
+            warn(f"no more TensorBoard events: {one_line(error)}. {METRICS} has all numbers")
+        self._warned = True
 
     @property
     def reevaluations(self) -> list[int]:

@@ -14,7 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from elites import trust
 from elites.core.algorithm import Algorithm
+from elites.output import warn
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs import gaps, logs, unchanged
@@ -22,18 +24,24 @@ from elites.runs import job as jobs
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory, RunError
+from elites.tasks.task import Task
 from elites.training import Run
-from elites.words import warn
 
 
-def load(path: Path | str, iteration: int | None = None) -> Run:
+def load(path: Path | str, iteration: int | None = None, trust_task: bool = False) -> Run:
     """Load the run in a directory and return it as a `Run`, without its training state.
 
     `iteration` selects a checkpoint, by default the newest. The metrics have a row for every
     iteration. Where `metrics.csv` lacks one, for example because an old copy was restored, its row
     is NaN except for `evaluations`, and a warning says so.
+
+    A run may name a Python file of its task or algorithm, which runs. If the run comes from someone
+    else, read the file, then load the run with `trust_task`. This is remembered.
     """
     run = directories.existing(Path(path))
+    if trust_task:
+        config = run.config().check()
+        trust.record(config.task, config.algorithm)
     found, iteration = load_checkpoint(run, iteration)
     for gap in gaps.find(run):
         warn(f"{gap.path} lacks rows of {gap.text}")
@@ -77,12 +85,21 @@ class Reader:
     """Reads checkpoints of one run. The expected shapes are determined once, for all of them."""
 
     def __init__(self, run: RunDirectory):
-        """Build the algorithm of a run. Raises a ValueError if the run does not fit its task."""
+        """Build the algorithm of a run.
+
+        Raises a ValueError if the run does not fit its task, or names a file that is not trusted.
+        """
         self._run, self._config = run, run.config().check()
+        trust.require(run.path, self._config.task, self._config.algorithm)
         self._job = jobs.build(self._config, run)
         unchanged.check_loaded(run, self._job)
         expected = self._job.expected_arrays.items()
         self._expected = {name: what for name, what in expected if jobs.is_weight(name)}
+
+    @property
+    def task(self) -> Task:
+        """Task of the run."""
+        return self._job.task
 
     def load(self, iteration: int | None = None) -> tuple[Run, int]:
         """Return the run without metrics at a checkpoint, and the checkpoint's iteration.

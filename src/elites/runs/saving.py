@@ -14,7 +14,7 @@ import dataclasses
 import shutil
 from pathlib import Path
 
-from elites import tasks
+from elites import tasks, trust
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
@@ -60,6 +60,7 @@ def save(
         temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+    trust.record(config.task, config.algorithm)  # this process has run their files
     return path
 
 

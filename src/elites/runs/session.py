@@ -1,22 +1,24 @@
 """Start a run or continue one, after checking that this is allowed. Loads JAX only to train.
 
-`start` creates a run. `resume` continues from the last complete checkpoint, to the same bits.
+`start` creates a run. `resume` continues from the last complete checkpoint, to the same bits. Both
+raise an `UntrustedError` if the user has not trusted a file that the configuration names.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from elites import output, trust
 from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import lock
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory
 from elites.runs.outcome import Outcome
+from elites.runs.signals import Signals
 
 
 def start(
@@ -64,14 +66,19 @@ def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_tas
         )
     with lock.locked(path) as stale:
         if stale:
-            print(f"elites: recovered the lock left by {stale}", file=sys.stderr)
+            output.complain(f"recovered the lock left by {stale}")
         return _train(RunDirectory(path), config, False, accept_changed_task)
 
 
 def _train(
     run: RunDirectory, config: Config, fresh: bool, accept_changed_task: bool = False
 ) -> Outcome:
-    """Train in a directory that this process has locked, and return the `Outcome`. Loads JAX."""
-    from elites.runs import trainer
+    """Train in a directory that this process has locked, and return the `Outcome`. Loads JAX.
 
-    return trainer.train(run, config, fresh, accept_changed_task)
+    Raises `Interrupted` after a signal before the first file is written.
+    """
+    trust.require(run.path, config.task, config.algorithm)
+    with Signals("before training starts") as signals:
+        from elites.runs import trainer
+
+        return trainer.train(run, config, fresh, signals, accept_changed_task)

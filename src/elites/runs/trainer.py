@@ -11,6 +11,7 @@ keys, and a resumed run computes the same bits as an uninterrupted one.
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from elites.output import errors_as_warnings, warn
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
@@ -43,7 +45,7 @@ from elites.runs.signals import Signals
 from elites.runs.unchanged import Comparison
 from elites.training import iteration_keys, seed_keys
 from elites.training.progress import Progress
-from elites.words import amount, counted, duration, warn
+from elites.words import amount, counted, duration, in_markdown, quoted
 
 LONG = 200_000_000
 """Environment steps of a seed from which a run is announced as long on a CPU."""
@@ -52,15 +54,22 @@ LONG = 200_000_000
 
 
 def train(
-    run: RunDirectory, config: Config, fresh: bool, accept_changed_task: bool = False
+    run: RunDirectory,
+    config: Config,
+    fresh: bool,
+    signals: Signals,
+    accept_changed_task: bool = False,
 ) -> Outcome:
     """Train in a run directory that this process has locked, and return the `Outcome`.
 
     Starts anew if `fresh`, otherwise continues from the newest checkpoint. With
-    `accept_changed_task`, continues even if the task or the algorithm changed.
+    `accept_changed_task`, continues even if the task or the algorithm changed. Raises `Interrupted`
+    after a signal before the first file is written.
     """
+    signals.check()
     with memory_errors_explained():
         job = prepare(config, run)
+        signals.check()
         last, compared = None, Comparison([], None)
         if not fresh:
             compared = unchanged.check_resumed(run, config, job, accept_changed_task)
@@ -72,12 +81,15 @@ def train(
         if last and last.iteration >= job.total and _is_finished(run, last.iteration):
             seconds = last.information.get("seconds", 0.0)
             return Outcome(last.iteration, job.total, seconds, interrupted=False, was_finished=True)
+        signals.check()
+        signals.when = "after this iteration"
+        if last and (note := environment.note_on_devices(run, config.seeds)):
+            warn(note)
         _prepare_directory(run, config, job, compared)
         if fresh and (note := _note_on_length(config, job)):
             Progress(job.total).say(note)
         try:
-            with Signals() as signals:
-                return _loop(run, config, job, last, signals)
+            return _loop(run, config, job, last, signals)
         except TooLargeError:  # known once it is compiled
             if fresh:
                 directories.discard(run)
@@ -140,15 +152,13 @@ def _loop(
                 record.checkpoint(iteration, state)
         record.checkpoint(iteration, state)
         record.wait()
-        interrupted = iteration < job.total
-        outcome = Outcome(iteration, job.total, record.seconds(), interrupted)
-        if not interrupted:
-            _finish(run, config, job, state, keys, record, outcome)
+        outcome = Outcome(iteration, job.total, record.seconds(), iteration < job.total)
+        if not outcome.interrupted:
+            finished = _finish(run, config, job, state, keys, record, outcome, signals)
+            outcome = dataclasses.replace(outcome, interrupted=not finished)
             _refuse_empty(run, job, state)
-    except BaseException:
-        record.close(failed=True)
-        raise
-    record.close()
+    finally:
+        record.close()
     return outcome
 
 
@@ -217,21 +227,34 @@ def _finish(
     keys: jax.Array,
     record: Recorder,
     outcome: Outcome,
-) -> None:
-    """Re-evaluate archive and actor at the end of a run; write tables, figures and the summary."""
+    signals: Signals,
+) -> bool:
+    """Re-evaluate archive and actor at the end of a run; write tables, figures and the summary.
+
+    Returns False if a signal arrived before that was done. Resuming the run then does it. Figures
+    and summary that fail are reported, but the run is complete without them.
+    """
+    signals.when = "after this step"
     subject = "archive and actor" if job.algorithm.conditioned else "the archive"
     record.say(f"re-evaluating {subject}")
     again = job.reevaluate(state, keys)
+    if signals.received:
+        return False
     record.reevaluation(outcome.iteration, again)
     record.sync()
     loaded = saved.of_state(config, job.algorithm, state)
     evaluation.write(run.evaluation, loaded, again, outcome.iteration)
-    if config.figures:
-        from elites.runs import figures
-
+    if config.figures and not signals.received:
         record.say("drawing figures")
-        figures.draw_run(run)
-    write_summary(run, config, job, outcome)
+        with errors_as_warnings("drawing figures", f"'elites plot {quoted(run.path)}' draws them"):
+            from elites.runs import figures
+
+            figures.draw_run(run)
+    if signals.received:
+        return False
+    with errors_as_warnings(f"writing {run / directories.SUMMARY}", "its tables are written"):
+        write_summary(run, config, job, outcome)
+    return True
 
 
 def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
@@ -286,7 +309,7 @@ def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome)
     problem = algorithm.problem
     layers = "-".join(map(str, algorithm.policy.sizes))
     lines = [
-        f"# {algorithm.name} on {problem.name}",
+        f"# {in_markdown(algorithm.name)} on {in_markdown(problem.name)}",
         "",
         f"{outcome.iteration} iterations, {counted(config.seeds, 'seed')}, "
         f"{duration(outcome.seconds)}. Policies: {layers}, {algorithm.policy.size:,} parameters; "

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
+from elites import trust
 from elites.study.study import Item, Study
+from elites.study.worker import Ending, read_ending
 
 
 class Handle(Protocol):
     """A run that an engine is computing."""
 
-    def poll(self) -> int | None:
-        """Return the exit code of the run's worker process, or None while the run is computed.
-
-        The exit codes are the constants of the module `worker`.
-        """
+    def poll(self) -> Ending | None:
+        """Return how the run's worker process ended, or None while the run is computed."""
         ...
 
     def stop(self) -> None:
@@ -40,13 +41,63 @@ class Engine(Protocol):
         ...
 
 
-def worker_command(study: Path, item: Item) -> list[str]:
-    """Return the command line that starts a worker process for one run of the study at a path.
+class WorkerProcess:
+    """Worker process of one run, and the pipe through which it reports how it ended."""
 
-    The worker must be a child of this process.
-    """
-    here = str(os.getpid())
-    return [sys.executable, "-m", "elites.study.worker", str(study), item.name, here]
+    def __init__(
+        self,
+        study: Path,
+        item: Item,
+        output: IO[bytes],
+        trusted: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+    ):
+        """Start a worker process for one run of the study at a path.
+
+        The process writes its output to a file. `trusted` are the digests of the user's own files
+        that it may run.
+        """
+        self._report, pipe = os.pipe()
+        here, command = str(os.getpid()), [sys.executable, "-m", "elites.study.worker"]
+        try:
+            self.process = subprocess.Popen(
+                [*command, str(study), item.name, here, str(pipe), *trusted],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                pass_fds=(pipe,),
+                start_new_session=True,  # Ctrl-C goes to the scheduler, which stops its workers
+            )
+        except BaseException:
+            os.close(self._report)
+            raise
+        finally:
+            os.close(pipe)
+        self._ending: Ending | None = None
+
+    def poll(self) -> Ending | None:
+        """Return how the process ended, or None while it runs."""
+        status = self.process.poll()
+        if status is not None and self._ending is None:
+            report = b""
+            os.set_blocking(self._report, False)  # a process that outlives the worker may hold it
+            with contextlib.suppress(BlockingIOError):
+                report = os.read(self._report, 65536)
+            os.close(self._report)
+            self._ending = read_ending(report, status)
+        return self._ending
+
+    def stop(self) -> None:
+        """Send SIGTERM to the process, so that it saves its state and ends."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill the process if it still runs, and wait for its end."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
 
 class LocalEngine:
@@ -67,15 +118,9 @@ class LocalEngine:
         if len(self._gpus) > 1:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot % len(self._gpus)]
         study.logs.mkdir(exist_ok=True)
+        trusted = trust.trusted_digests(item.task, item.algorithm)
         with open(study.logs / f"{item.name}.log", "ab") as log:
-            process = subprocess.Popen(
-                worker_command(study.path, item),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,  # Ctrl-C goes to the scheduler, which stops its workers
-            )
+            process = WorkerProcess(study.path, item, log, trusted, environment)
         return _LocalHandle(process, lambda: self._free.append(slot))
 
 
@@ -85,21 +130,21 @@ class _LocalHandle:
     `release` is called once when it has ended.
     """
 
-    def __init__(self, process: subprocess.Popen, release):
+    def __init__(self, process: WorkerProcess, release: Callable[[], None]):
         self._process, self._release = process, release
+        self._released = False
 
-    def poll(self) -> int | None:
-        """Return the exit code of the worker process, or None while it runs."""
-        code = self._process.poll()
-        if code is not None and self._release is not None:
+    def poll(self) -> Ending | None:
+        """Return how the worker process ended, or None while it runs."""
+        ending = self._process.poll()
+        if ending is not None and not self._released:
+            self._released = True
             self._release()
-            self._release = None
-        return code
+        return ending
 
     def stop(self) -> None:
-        """Send SIGTERM to the worker process, so that it saves its state and ends."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+        """Tell the worker process to save its state and end."""
+        self._process.stop()
 
 
 def _visible_gpus() -> list[str]:

@@ -16,9 +16,9 @@ import numpy as np
 from matplotlib.lines import Line2D
 
 from elites.runs import directory as directories
+from elites.runs import drawing
 from elites.runs.drawing import (
     COLOURS,
-    STYLE,
     STYLES,
     band,
     colour_bar,
@@ -26,6 +26,7 @@ from elites.runs.drawing import (
     line_style,
     plt,
     scale_of,
+    short,
     smoothed,
     thousands,
 )
@@ -56,7 +57,13 @@ def curves(groups: Sequence[Group], axis: str) -> Any:
         panel.xaxis.set_major_formatter(thousands)
         panel.yaxis.set_major_formatter(thousands)
     handles = [
-        Line2D([], [], color=COLOURS[i % 8], linestyle=line_style(i), label=group.label)
+        Line2D(
+            [],
+            [],
+            color=COLOURS[i % 8],
+            linestyle=line_style(i),
+            label=short(group.label),
+        )
         for i, group in enumerate(groups)
         if group in drawn
     ]
@@ -92,7 +99,7 @@ def archives(groups: Sequence[Group]) -> Any:
         )
         full = np.isfinite(values)
         panel.set_title(
-            f"{group.label}, seed {group.archive_seed}\n{100 * full.mean():.1f} % of cells",
+            f"{short(group.label)}, seed {group.archive_seed}\n{100 * full.mean():.1f} % of cells",
             fontsize=10,
         )
     for panel in grid.flat[len(drawn) :]:
@@ -128,9 +135,9 @@ def additions(groups: Sequence[Group]) -> Any:
             )  # fmt: skip
             panel.plot(
                 x, added, color=COLOURS[i % 8], linestyle=STYLES[i % 8],
-                label=name.removeprefix("added."),
+                label=short(name.removeprefix("added.")),
             )  # fmt: skip
-        panel.set_title(group.label, fontsize=10)
+        panel.set_title(short(group.label), fontsize=10)
         panel.set_xlabel("evaluations")
         panel.xaxis.set_major_formatter(thousands)
         panel.legend(fontsize=8)
@@ -144,17 +151,17 @@ def additions(groups: Sequence[Group]) -> Any:
 
 def save(figure: Any, path: Path) -> str:
     """Write a figure to `path` as PDF, close it, and return it as SVG text for the report page."""
-    with plt.rc_context(STYLE):
+    with drawing.styled():
         with directories.replacing(path) as temporary:
             figure.savefig(temporary, metadata={"CreationDate": None})
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     plt.close(figure)
     text = buffer.getvalue()
-    drawing = text[text.index("<svg") :]
-    return re.sub(r"<metadata>.*?</metadata>", "", drawing, count=1, flags=re.DOTALL)
+    svg = text[text.index("<svg") :]
+    return re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
 
 
 def styled():
-    """Return a Matplotlib context manager in which figures have the style of reports."""
-    return plt.rc_context({**STYLE, "svg.hashsalt": "elites", "svg.fonttype": "path"})
+    """Return a context manager in which figures have the style of reports."""
+    return drawing.styled(**{"svg.hashsalt": "elites", "svg.fonttype": "path"})

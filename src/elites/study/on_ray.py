@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import secrets
 import shutil
-import signal
-import socket
-import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,13 +25,16 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from elites import trust
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs.directory import RunDirectory
 from elites.runs.sharing import belongs_to_a_run
-from elites.study import worker
-from elites.study.engines import worker_command
+from elites.study import ray_cluster, worker
+from elites.study.engines import WorkerProcess
 from elites.study.study import FORMAT, INDEX, PLAN, Item, Study
+from elites.study.worker import Ending
+from elites.words import one_line
 
 Files = dict[str, bytes]  # contents by path inside the run
 TOKEN = ".study-is-here"  # shows a machine that it sees the same directory
@@ -46,17 +46,13 @@ class RayEngine:
     def __init__(
         self, address: str | None = None, cpus: float = 1, gpus: float = 0, in_place: bool = True
     ):
-        """Join the Ray cluster at an address, or start one on this machine if `address` is None.
+        """Join the Ray cluster at an address, or start one if there is none, see `ray_cluster`.
 
         `cpus` and `gpus` are the resources of each run. If `in_place` is False, files are always
         sent, even if machines share the directory.
         """
-        if not ray.is_initialized():
-            _refuse_unreachable(address)
-            try:
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-            except (ConnectionError, RayError, ValueError) as error:
-                raise ValueError(f"no Ray cluster at '{address}': {error}") from None
+        self.text = "" if ray.is_initialized() else ray_cluster.connect(address)
+        """Line for the user about where the cluster is."""
         self._cpus, self._gpus, self._in_place = cpus, gpus, in_place
         _refuse_impossible(cpus, gpus)
         self._collector: Any = None
@@ -88,22 +84,9 @@ class RayEngine:
         task = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=0)(_compute)
         plan = directories.read_json(study.path / PLAN)
         self._starts += 1
-        reference = task.remote(location, plan, vars(item), self._starts, self._collector)
+        trusted = trust.trusted_digests(item.task, item.algorithm)
+        reference = task.remote(location, plan, vars(item), self._starts, self._collector, trusted)
         return RayHandle(reference, study.logs / f"{item.name}.log")
-
-
-def _refuse_unreachable(address: str | None) -> None:
-    """Raise a ValueError if nothing listens at the address of a Ray cluster.
-
-    Ray itself would try for minutes.
-    """
-    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
-    if not colon:
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=5.0).close()
-    except (OSError, ValueError) as error:
-        raise ValueError(f"no Ray cluster at '{address}': {error}") from None
 
 
 def _refuse_impossible(cpus: float, gpus: float) -> None:
@@ -126,8 +109,8 @@ class RayHandle:
     def __init__(self, reference: Any, log: Path):
         self._reference, self._log = reference, log
 
-    def poll(self) -> int | None:
-        """Return the exit code of the run's worker, or None while the run is computed.
+    def poll(self) -> Ending | None:
+        """Return how the run's worker ended, or None while the run is computed.
 
         When the run has ended, appends the output of the worker to the run's log.
         """
@@ -135,16 +118,16 @@ class RayHandle:
         if not ready:
             return None
         try:
-            code, output = ray.get(self._reference)
+            ending, output = ray.get(self._reference)
         except RayError as error:
-            cause = error_of_task(error)
+            cause, output = error_of_task(error), f"{error}\n"
             if cause is None:
-                code, output = worker.LOST, f"elites: lost the machine: {type(error).__name__}\n"
+                ending = Ending(worker.LOST, f"lost the machine: {type(error).__name__}")
             else:
-                code, output = worker.FAILED, f"{error}\nelites: {type(cause).__name__}: {cause}\n"
+                ending = Ending(worker.FAILED, f"{type(cause).__name__}: {one_line(cause)}")
         with open(self._log, "a", encoding="utf-8") as log:
             log.write(output)
-        return code
+        return ending
 
     def stop(self) -> None:
         """Cancel the Ray task, which tells the worker process to save its state and end."""
@@ -182,19 +165,26 @@ class _Location(NamedTuple):
 # ------------------------------------------------------------------------- on the worker's machine
 
 
-def _compute(location: _Location, plan: Any, item: dict[str, Any], start: int, collector: Any):
+def _compute(
+    location: _Location,
+    plan: Any,
+    item: dict[str, Any],
+    start: int,
+    collector: Any,
+    trusted: list[str],
+) -> tuple[Ending, str]:
     """Compute one run of a study as a Ray task.
 
-    Return the worker's exit code and the end of its output.
+    Return how the worker ended, and the end of its output.
 
     `plan` is the content of `plan.json`, `item` has the fields of an `Item`, and `collector` is the
     actor that exchanges files. `start` counts the starts of all runs, so a restarted run has a
-    higher one than before.
+    higher one than before. `trusted` are the digests of the user's own files that may run.
     """
     wanted = Item(**item)
     ray.get(collector.admit.remote(wanted.name, start))
     if location.is_visible():
-        return _run_worker(Path(location.path), wanted, lambda: None)
+        return _run_worker(Path(location.path), wanted, trusted, lambda: None)
     _remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=f"elites-study-{directories.this_process()}-"))
     try:
@@ -214,7 +204,7 @@ def _compute(location: _Location, plan: Any, item: dict[str, Any], start: int, c
                 ray.get(collector.store.remote(wanted.name, start, new))
                 sent.update(having)  # only after they have arrived
 
-        return _run_worker(folder, wanted, send)
+        return _run_worker(folder, wanted, trusted, send)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -227,20 +217,19 @@ def _remove_abandoned() -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _run_worker(study: Path, item: Item, send) -> tuple[int, str]:
+def _run_worker(
+    study: Path, item: Item, trusted: list[str], send: Callable[[], None]
+) -> tuple[Ending, str]:
     """Run the worker process of one run.
 
-    Return its exit code and the last 20 kB of its output as text.
+    Return how it ended, and the last 20 kB of its output as text.
 
-    `study` is the directory on this machine. `send()` is called after every checkpoint and at the
-    end.
+    `study` is the directory on this machine, `trusted` the digests of files that may run. `send()`
+    is called after every checkpoint and at the end.
     """
     run = Study(study).run(item)
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            worker_command(study, item),
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-        )  # fmt: skip
+        process = WorkerProcess(study, item, output, trusted)
         last = None
         try:
             while process.poll() is None:
@@ -250,16 +239,16 @@ def _run_worker(study: Path, item: Item, send) -> tuple[int, str]:
                     send()
                 time.sleep(0.2)
         except KeyboardInterrupt:  # Ray cancels a task this way
-            process.send_signal(signal.SIGTERM)
-            process.wait()
+            process.stop()
+            process.process.wait()
         finally:
-            if process.poll() is None:  # sending failed: its results would be lost
-                process.kill()
-                process.wait()
+            process.kill()  # if it still runs: sending failed, and its results would be lost
         send()
         output.seek(0, os.SEEK_END)
         output.seek(max(output.tell() - 20_000, 0))
-        return process.returncode, output.read().decode(errors="replace")
+        ending = process.poll()
+        assert ending is not None
+        return ending, output.read().decode(errors="replace")
 
 
 # --------------------------------------------------------------------------------- sending files

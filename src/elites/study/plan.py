@@ -111,11 +111,12 @@ def read(name: str) -> Plan:
     return from_values(files.read_toml(path), name, text)
 
 
-def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
+def from_values(values: Mapping[str, Any], where: str, text: str = "", saved: bool = False) -> Plan:
     """Return the plan whose fields `values` gives, or raise a ValueError that names the mistake.
 
     `where` is the name of the plan's file and `text` its contents, in which the line of the mistake
-    is looked up.
+    is looked up. The files of a user's own tasks and algorithms must exist, unless the plan is that
+    of a `saved` study.
     """
 
     def refusal(what: str, *words: str) -> ValueError:
@@ -145,7 +146,10 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "") -> Plan:
             raise refusal(f"{name} is empty. Give at least one name", name)
         for entry in entries:
             try:
-                check(entry)
+                if saved and references.is_reference(entry):
+                    references.check_form(name.removesuffix("s"), entry)
+                else:
+                    check(entry)
             except ValueError as error:
                 raise refusal(str(error), f'"{entry}"', f"'{entry}'", name) from None
             if list(entries).count(entry) > 1:

@@ -34,7 +34,7 @@ from elites.study.collect import (
 from elites.study.comparison import Point, comparison_point, has_values
 from elites.study.plan import Plan
 from elites.study.study import Study
-from elites.words import counted, number
+from elites.words import counted, file_name, number, plain
 
 REFERENCE = "dcg_me"
 PUBLISHED = {
@@ -63,7 +63,7 @@ def write(study: Study) -> Path:
     body = [_head(study, results), _published(results), *sections, _runs(study, results)]
     template = string.Template(files("elites.study").joinpath("page.html").read_text("utf-8"))
     page = template.substitute(
-        title=html.escape(f"{study.path.name}: study"), body="\n".join(filter(None, body))
+        title=escaped(f"{study.path.name}: study"), body="\n".join(filter(None, body))
     )
     path = study.report / "report.html"
     directories.write_text(path, page)
@@ -78,7 +78,7 @@ def _head(study: Study, results: Results) -> str:
     plan = study.plan()
     seeds = counted(plan.seeds, "seed")
     lines = [
-        f"<h1>{html.escape(study.path.name)}</h1>",
+        f"<h1>{escaped(study.path.name)}</h1>",
         f"<p>{counted(len(plan.tasks), 'task')}, {counted(len(plan.algorithms), 'algorithm')}, "
         f"{seeds} each. Lines are medians over seeds. Shaded areas extend from the first to the "
         "third quartile.</p>",
@@ -95,12 +95,12 @@ def _head(study: Study, results: Results) -> str:
             f"{_table([], rows, words=True)}</div>"
         )
     if results.problems:
-        items = "".join(f"<li>{html.escape(problem)}</li>" for problem in results.problems)
+        items = "".join(f"<li>{escaped(problem)}</li>" for problem in results.problems)
         lines.append(
             '<div class="note" role="note"><strong>Not in this report:</strong>'
             f"<ul>{items}</ul></div>"
         )
-    links = "".join(f'<a href="#{html.escape(t)}">{html.escape(t)}</a> ' for t in results.tasks)
+    links = "".join(f'<a href="#{escaped(t)}">{escaped(t)}</a> ' for t in results.tasks)
     lines.append(f'<nav aria-label="tasks">{links}<a href="#runs">runs</a></nav>')
     return "\n".join(lines)
 
@@ -151,7 +151,7 @@ def _task_section(
     section has no tables and no tests.
     """
     groups = results.of(task)
-    name = html.escape(task)
+    name = escaped(task)
     parts = [f'<section id="{name}"><h2>{name}</h2>', _curves(study, task, groups)]
     parts.append(_imported_note(study, groups))
     if point is not None:
@@ -162,7 +162,7 @@ def _task_section(
             ("additions", "Additions by variation", figures.additions(groups)),
         ):
             if figure is not None:
-                svg = figures.save(figure, study.report / f"{kind}_{_file_name(task)}.pdf")
+                svg = figures.save(figure, study.report / f"{kind}_{file_name(task)}.pdf")
                 parts.append(f"<h3>{title}</h3>{_figure(svg, f'{title} on {task}')}")
     return "\n".join([*parts, "</section>"])
 
@@ -179,7 +179,7 @@ def _imported_note(study: Study, groups: Sequence[Group]) -> str:
         return ""
     cells = study.config(items[0]).hp.cells
     return (
-        f"<p>{html.escape(', '.join(imported))}: results of other programs. Their QD-score and "
+        f"<p>{escaped(', '.join(imported))}: results of other programs. Their QD-score and "
         "coverage are comparable only if their archives have the same number of cells and the same "
         f"descriptor bounds. The archives of this study have {cells} cells.</p>"
     )
@@ -190,7 +190,7 @@ def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
 
     Writes the figures as PDF into the study's report folder.
     """
-    name, shown = _file_name(task), []
+    name, shown = file_name(task), []
     with figures.styled():
         for axis, title in AXES:
             figure = figures.curves(groups, axis)
@@ -237,7 +237,7 @@ def _final_table(point: Point) -> str:
                     f"{number(s.interval[0])} to {number(s.interval[1])}", str(s.seeds),
                 ]
             )  # fmt: skip
-    return f"<h3>Metrics {html.escape(point.text)}</h3>{_table(header, rows, words=True)}"
+    return f"<h3>Metrics {escaped(point.text)}</h3>{_table(header, rows, words=True)}"
 
 
 class _Tests:
@@ -264,10 +264,10 @@ class _Tests:
         ]
         if not any(parts):
             return ""
-        name = html.escape(self.reference)
+        name = escaped(self.reference)
         why = "" if self.reference == REFERENCE else ", the first algorithm of the plan,"
         return (
-            f"<h3>Rank-sum tests {html.escape(point.text)}</h3><p>Two-sided p-values of Wilcoxon's "
+            f"<h3>Rank-sum tests {escaped(point.text)}</h3><p>Two-sided p-values of Wilcoxon's "
             f"rank-sum test: {name}{why} against each other algorithm. Bonferroni and Holm correct "
             f"for all comparisons of {name} by the same metric, over all tasks. “{name} above” is "
             f"the probability that a seed of {name} has a higher value than one of the other "
@@ -289,7 +289,7 @@ class _Tests:
         found, others = family[task], statistics.compare_others(self.reference, values)
         if not found and not others:
             return ""
-        parts = [f"<h4>{html.escape(title)}</h4>"]
+        parts = [f"<h4>{escaped(title)}</h4>"]
         if found:
             header = [f"{self.reference} against", "p", "Bonferroni", "Holm", "smallest p possible",
                       f"{self.reference} above", "p is"]  # fmt: skip
@@ -319,7 +319,7 @@ class _Tests:
         tasks = {entry.task for entry in found}
         return (
             f"<p>Corrected for {counted(found[0].family, 'comparison')}: "
-            f"{html.escape(self.reference)} against the others on {counted(len(tasks), 'task')}."
+            f"{escaped(self.reference)} against the others on {counted(len(tasks), 'task')}."
             "</p>"
         )
 
@@ -354,12 +354,12 @@ def _runs(study: Study, results: Results) -> str:
                     text = str(error)
                 texts.append(f"<h4>{name}</h4><pre>{html.escape(text)}</pre>")
             parts.append(
-                f"<details><summary>{html.escape(item.name)}: {study.state(item)}</summary>"
+                f"<details><summary>{escaped(item.name)}: {study.state(item)}</summary>"
                 f"{''.join(texts)}</details>"
             )
         if group.imported:
             parts.append(
-                f"<p>{html.escape(group.label)} on {html.escape(group.task)}: imported, "
+                f"<p>{escaped(group.label)} on {escaped(group.task)}: imported, "
                 f"{counted(len(group.seeds), 'seed')}</p>"
             )
     return "\n".join([*parts, "</section>"])
@@ -368,9 +368,14 @@ def _runs(study: Study, results: Results) -> str:
 # -------------------------------------------------------------------------------------------- parts
 
 
+def escaped(text: str) -> str:
+    """Return a text as HTML of one line, without control characters."""
+    return html.escape(plain(text))
+
+
 def _figure(svg: str, what: str) -> str:
     """Return HTML of a figure, given as SVG, with a description for screen readers."""
-    return f'<figure role="img" aria-label="{html.escape(what)}">{svg}</figure>'
+    return f'<figure role="img" aria-label="{escaped(what)}">{svg}</figure>'
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:
@@ -378,11 +383,11 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = F
 
     With `words`, the second column is aligned as text.
     """
-    top = "".join(f"<th scope='col'>{html.escape(cell)}</th>" for cell in header)
+    top = "".join(f"<th scope='col'>{escaped(cell)}</th>" for cell in header)
     lines = []
     for first, *rest in rows:
-        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
-        lines.append(f"<tr><th scope='row'>{html.escape(first)}</th>{cells}</tr>")
+        cells = "".join(f"<td>{escaped(cell)}</td>" for cell in rest)
+        lines.append(f"<tr><th scope='row'>{escaped(first)}</th>{cells}</tr>")
     head = f"<thead><tr>{top}</tr></thead>" if header else ""
     kind = " class='words'" if words else ""
     return f"<div class='wide'><table{kind}>{head}<tbody>{''.join(lines)}</tbody></table></div>"
@@ -393,8 +398,3 @@ def _p(value: float) -> str:
     if math.isnan(value):
         return "–"
     return f"{value:.4f}" if value >= 1e-4 else f"{value:.1e}"
-
-
-def _file_name(task: str) -> str:
-    """Return the name of a task with an underscore for every character but letters and digits."""
-    return "".join(c if c.isalnum() else "_" for c in task)

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
 from collections import deque
@@ -20,6 +19,7 @@ from elites.study import worker
 from elites.study.engines import Engine, Handle
 from elites.study.study import ATTEMPTS, Item, Study
 from elites.study.table import Live
+from elites.study.worker import Ending
 
 MAX_RESTARTS = 5  # of a run whose machine was lost; then it counts as failed
 LOCK_TIMEOUT = 60.0  # seconds to wait for another process that holds the lock of a run
@@ -66,10 +66,10 @@ class Scheduler:
                 item = self.queue.popleft()
                 self.running[item.name] = (item, self.engine.start(self.study, item))
             for name, (item, handle) in list(self.running.items()):
-                code = handle.poll()
-                if code is not None:
+                ending = handle.poll()
+                if ending is not None:
                     del self.running[name]
-                    self._handle_exit(item, code, asked_to_stop)
+                    self._handle_exit(item, ending, asked_to_stop)
             self.live.show(self.items, set(self.running))
             if self.running:
                 time.sleep(self.pause)
@@ -79,12 +79,13 @@ class Scheduler:
         self.live.close(self.items)
         return Result(done, failed, asked_to_stop and done + len(failed) < len(self.items))
 
-    def _handle_exit(self, item: Item, code: int, stopping: bool) -> None:
-        """Finish, queue again, split or count as failed a run whose worker ended with an exit code.
+    def _handle_exit(self, item: Item, ending: Ending, stopping: bool) -> None:
+        """Finish, queue again, split or count as failed a run whose worker ended.
 
         `stopping` says whether a signal has stopped the session. The run then continues in a later
         session.
         """
+        code = ending.code
         if code != worker.IN_USE:
             self._locked_since.pop(item.name, None)
         if stopping or (code == worker.DONE and self.study.state(item) == "done"):
@@ -110,7 +111,7 @@ class Scheduler:
                 return
         self._locked_since.pop(item.name, None)
         tried = dataclasses.replace(
-            item, attempts=item.attempts + 1, error=self._error_message(item, code)
+            item, attempts=item.attempts + 1, error=self._error_message(item, ending)
         )
         again = tried.attempts < ATTEMPTS
         self.live.say(f"{item.name} failed: {tried.error}{'; trying again' if again else ''}")
@@ -132,17 +133,11 @@ class Scheduler:
         checkpoints = self.study.run(item).checkpoints
         return checkpoints.is_dir() and any(checkpoints.iterdir())
 
-    def _error_message(self, item: Item, code: int) -> str:
-        """Return why a run failed, as text: the last error in its log, or else its exit code."""
-        path = self.study.logs / f"{item.name}.log"
-        lines: list[str] = []
-        with contextlib.suppress(OSError):
-            lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        for line in reversed(lines):
-            if line.startswith("elites: ") and "warning" not in line:
-                return line.removeprefix("elites: ")
-        how = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
-        return f"{how}{f': {lines[-1]}' if lines else ''}; see {path}"
+    def _error_message(self, item: Item, ending: Ending) -> str:
+        """Return why a run failed, as text: what its worker reported, or how the worker ended."""
+        reason = ending.reason or f"ended with exit code {ending.code}, but is not finished"
+        log = self.study.logs / f"{item.name}.log"
+        return reason if ending.reported and ending.reason else f"{reason}; see {log}"
 
 
 def run_unfinished(study: Study, engine: Engine, live: Live, pause: float = 0.2) -> Result:

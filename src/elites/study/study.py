@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from elites.references import short_name
 from elites.runs import directory as directories
+from elites.runs import evaluation
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory, RunError
 from elites.study.plan import Plan, from_values
@@ -93,7 +94,7 @@ class Study:
         data = directories.read_json(where)
         if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
             raise RunError(f"{where}: not a plan that this version of elites reads")
-        return from_values(data, str(where))
+        return from_values(data, str(where), saved=True)
 
     def items(self) -> list[Item]:
         """Read the runs of the study from `index.json` and return them."""
@@ -122,7 +123,8 @@ class Study:
         The state is never "running": the study's files do not say whether a process is computing
         the run.
         """
-        if (self.run(item) / directories.SUMMARY).exists():
+        run = self.run(item)
+        if (run / directories.SUMMARY).exists() or evaluation.is_complete(run):
             return "done"
         return "failed" if item.attempts >= ATTEMPTS else "queued"
 
@@ -156,6 +158,7 @@ def open_study(path: Path, plan: Plan) -> Study:
             )
         if not (path / INDEX).exists():
             study.write_items(_first_items(plan))
+        _refuse_strange_items(study, plan)
         return study
     if RunDirectory(path).exists():
         raise ValueError(f"{path} holds a run. Choose another --output")
@@ -166,6 +169,20 @@ def open_study(path: Path, plan: Plan) -> Study:
     directories.write_json(path / PLAN, {"format": FORMAT, **plan.to_json()})
     study.write_items(_first_items(plan))
     return study
+
+
+def _refuse_strange_items(study: Study, plan: Plan) -> None:
+    """Raise a RunError if the index of a study has a run of a task or an algorithm not in its plan.
+
+    The user has trusted the files that the plan names, and no others.
+    """
+    pairs = plan.pairs()
+    for item in study.items():
+        if (item.task, item.algorithm) not in pairs:
+            raise RunError(
+                f"{study.path / INDEX}: damaged: the plan has no run of {item.algorithm} on "
+                f"{item.task}. Remove the file, and start the study again"
+            )
 
 
 def _first_items(plan: Plan) -> list[Item]:

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
+from elites import output
 from elites.runs.directory import FACTS, METRICS, RunError
 from elites.runs.files import read_record
 from elites.study.study import Item, Study
-from elites.words import columns, duration, shortened
+from elites.words import columns, duration, plain, shortened
 
 
 class RunProgress(NamedTuple):
@@ -64,7 +65,7 @@ class Live:
 
     def __init__(self, study: Study, stream: TextIO | None = None, every: float = 1.0):
         self.study, self.stream, self.every = study, stream or sys.stderr, every
-        self.terminal = self.stream.isatty()
+        self.terminal = output.is_terminal(self.stream)
         self._lines = 0
         self._shown = float("-inf")
         self._told: dict[str, str] = {}
@@ -83,7 +84,7 @@ class Live:
                 detail = f"{at.iteration}/{at.total}, {duration(at.left)} left"
             elif state == "failed":
                 detail = item.error
-            rows.append([item.name, state, detail])
+            rows.append([plain(item.name), state, plain(detail)])
         return rows
 
     def show(self, items: Sequence[Item], running: set[str]) -> None:
@@ -117,7 +118,7 @@ class Live:
 
     def say(self, text: str) -> None:
         """Print a permanent line of text above the table of runs."""
-        self._write(f"{self._clearing()}{text}\n")
+        self._write(f"{self._clearing()}{plain(text)}\n")
 
     def close(self, items: Sequence[Item]) -> None:
         """Show the state of all runs a last time, when none is being computed any more."""
@@ -131,7 +132,4 @@ class Live:
 
     def _write(self, text: str) -> None:
         """Write text to the display's stream at once. Ignores a closed stream."""
-        # A closed terminal must not stop the study.
-        with contextlib.suppress(OSError, ValueError):
-            self.stream.write(text)
-            self.stream.flush()
+        output.write(text, self.stream)

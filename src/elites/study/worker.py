@@ -1,53 +1,124 @@
-"""Worker process that computes one run: `python -m elites.study.worker STUDY RUN PARENT`.
+"""Worker process that computes one run of a study.
 
-Its exit code tells the scheduler what to do next. PARENT is the id of the process that started it.
-The worker ends when its parent does, so that killing a study leaves no run locked.
+    python -m elites.study.worker STUDY RUN PARENT PIPE [DIGEST ...]
+
+PARENT is the id of the process that started it. The worker ends when its parent does, so that
+killing a study leaves no run locked. At its end the worker writes to the open file PIPE what the
+scheduler is to do next and why, see `Ending`. Each DIGEST is that of a file of the user's own that
+the study trusts.
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import json
 import os
 import signal
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
+from typing import NamedTuple
 
+from elites import trust
 from elites.runs import session
 from elites.runs.directory import OutOfMemoryError, RunError, TooLargeError
 from elites.runs.lock import InUseError
+from elites.runs.signals import Interrupted
 from elites.study.study import Item, Study
+from elites.words import one_line, shortened
 
 DONE, FAILED, STOPPED, TOO_LARGE, IN_USE, LOST = 0, 1, 3, 4, 5, 6
 """Exit codes. No worker returns LOST: an engine reports it for a machine that is gone."""
+_LONGEST = 2000
+"""Characters of a reason. The whole report fits into the buffer of a pipe."""
+
+
+class Ending(NamedTuple):
+    """How the worker of a run ended."""
+
+    code: int  # an exit code of this module
+    reason: str = ""  # of a failure, in one line
+    reported: bool = True  # whether the worker gave the reason itself
 
 
 def main(arguments: list[str]) -> int:
-    """Compute the run that the arguments STUDY RUN PARENT name, and return the exit code."""
-    path, name, parent = arguments
+    """Compute the run that the arguments name, report how it ended, and return the exit code."""
+    path, name, parent, pipe, *digests = arguments
     _end_with_parent(int(parent))
-    study = Study(Path(path))
-    item = next(item for item in study.items() if item.name == name)
-    return compute(study, item)
+    trust.approve(digests)
+    now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    print(f"elites: a worker starts at {now}", file=sys.stderr, flush=True)
+    ending = compute(Study(Path(path)), name)
+    if ending.reason:
+        print(f"elites: {ending.reason}", file=sys.stderr)
+    report = {"code": ending.code, "reason": shortened(ending.reason, _LONGEST)}
+    with contextlib.suppress(OSError):  # the scheduler is gone
+        os.write(int(pipe), json.dumps(report).encode())
+    return ending.code
 
 
-def compute(study: Study, item: Item) -> int:
-    """Start or continue one run of a study, and return an exit code of this module.
-
-    Errors are printed to stderr.
-    """
+def compute(study: Study, name: str) -> Ending:
+    """Start or continue the run of a study with this name, and return how it ended."""
+    own: list[Path] = []
     try:
-        outcome = session.start(study.run(item).path, study.config(item), resume=True)
+        item = next(item for item in study.items() if item.name == name)
+        own = trust.files(item.task, item.algorithm)
+        return _train(study, item)
     except (TooLargeError, OutOfMemoryError) as error:
-        print(f"elites: {error}", file=sys.stderr)
-        return TOO_LARGE
+        return Ending(TOO_LARGE, one_line(error))
     except InUseError as error:
-        print(f"elites: {error}", file=sys.stderr)
-        return IN_USE
+        return Ending(IN_USE, one_line(error))
+    except Interrupted:
+        return Ending(STOPPED)
     except (ValueError, OSError, RunError) as error:
-        print(f"elites: {error}", file=sys.stderr)
-        return FAILED
-    return STOPPED if outcome.interrupted else DONE
+        return Ending(FAILED, one_line(error))
+    except (Exception, SystemExit) as error:  # a fault of the task, of the algorithm or of elites
+        traceback.print_exc()
+        message = str(error).strip().partition("\n")[0]
+        reason = f"{type(error).__name__}{f': {message}' if message else ''}{_place(error, own)}"
+        return Ending(FAILED, reason)
+
+
+def _train(study: Study, item: Item) -> Ending:
+    """Train a run of a study, and return how it ended. Raises an error if training fails."""
+    config = study.config(item)
+    config.check()
+    trust.require(
+        item.name, config.task, config.algorithm, remedy="Start the study again to use it"
+    )
+    outcome = session.start(study.run(item).path, config, resume=True)
+    return Ending(STOPPED if outcome.interrupted else DONE)
+
+
+def _place(error: BaseException, files: list[Path]) -> str:
+    """Return in which line of the user's own files an error was raised, as text in brackets.
+
+    Returns an empty string if it was raised elsewhere.
+    """
+    names = {str(path) for path in files}
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in names]
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+
+
+def read_ending(report: bytes, status: int) -> Ending:
+    """Return how a worker ended, from its report.
+
+    `status` is the exit code of its process, or minus the number of the signal that killed it. It
+    gives the reason if there is no report.
+    """
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        found = json.loads(report)
+        return Ending(int(found["code"]), str(found["reason"]))
+    if status >= 0:
+        return Ending(FAILED, f"ended with exit code {status} and gave no reason", False)
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = "a signal"
+    return Ending(FAILED, f"killed by {name} (signal {-status})", False)
 
 
 def _end_with_parent(parent: int) -> None:

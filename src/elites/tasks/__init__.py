@@ -35,14 +35,14 @@ _FACTORIES: dict[str, str | Callable[[], Task]] = {
 
 
 def names() -> list[str]:
-    """Return the names of all tasks, built in or registered."""
+    """Return the names of all built-in and registered tasks."""
     return list(_FACTORIES)
 
 
 def check(name: str) -> str:
-    """Return the name of a task unchanged, or raise a ValueError that lists the known ones.
+    """Return the name of a task unchanged, or raise a ValueError if there is no such task.
 
-    A reference FILE.py:FUNCTION is a name too. JAX is not loaded.
+    A reference FILE.py:FUNCTION to an existing file is also accepted. JAX is not loaded.
     """
     if name in _FACTORIES:
         return name
@@ -55,7 +55,10 @@ def check(name: str) -> str:
 
 
 def make(name: str) -> Task:
-    """Return the task with this name. It is always the same object, so compiled code is shared."""
+    """Return the task with this name, or the one from a reference FILE.py:FUNCTION.
+
+    The result is always the same object, so that compiled code is shared.
+    """
     if check(name) not in _FACTORIES:
         return _from_file(absolute(name))
     factory = _FACTORIES[name]
@@ -71,7 +74,10 @@ def is_built_in(task: Task) -> bool:
 
 @functools.cache
 def _from_file(name: str) -> Task:
-    """Return the task that the function in a reference FILE.py:FUNCTION returns."""
+    """Return the task that the function in a reference FILE.py:FUNCTION returns.
+
+    Raises a ValueError if the function does not exist or returns something else.
+    """
     from elites.tasks.task import Task
 
     where, _, function = name.rpartition(":")
@@ -86,10 +92,11 @@ def _from_file(name: str) -> Task:
 
 
 def lasting_name(given: str | Task | Callable[[], Task]) -> str:
-    """Return a name by which another process finds a task, or raise a ValueError.
+    """Return a name by which another process can make the same task, or raise a ValueError.
 
-    `given` is what `elites.train` was given. A task that was registered or made by a function is
-    found by the file of that function.
+    `given` is the argument `task` of `elites.train`. The name is that of a built-in task, or a
+    reference FILE.py:FUNCTION to the function that makes the task. A `Task` object of your own has
+    no such name.
     """
     if isinstance(given, str):
         factory = _FACTORIES.get(given)

@@ -17,15 +17,15 @@ def point_omni() -> Task:
     """Return the task of a point in the plane that must reach every position with little effort.
 
     Moving costs reward, so the fittest behaviour is to stay at the start. The best way to a
-    position d in T steps is a straight line at constant speed. Its fitness is
-    T - |d|^2 / (2 T speed^2).
+    position d in the T steps of an episode is a straight line at constant speed. Its fitness is T -
+    |d|^2 / (2 T speed^2).
     """
     return _point("point_omni", noise=0.0, length=25)
 
 
 @functools.cache
 def noisy_point_omni() -> Task:
-    """Return the task of `point_omni` with a random start in every episode."""
+    """Return the task `noisy_point_omni`: `point_omni` with a random start in every episode."""
     return _point("noisy_point_omni", noise=0.1, length=25)
 
 

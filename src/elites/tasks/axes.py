@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 class Axis(NamedTuple):
     """Name and unit of a descriptor axis.
 
-    The texts may contain any character of a single line, also `<` and `$`.
+    Both may contain any character except line breaks, including `<` and `$`.
     """
 
     name: str
@@ -26,16 +26,19 @@ class Axis(NamedTuple):
 
 
 def make_axes(size: int, names: Sequence[str] = (), units: Sequence[str] = ()) -> tuple[Axis, ...]:
-    """Return `size` descriptor axes, with default names and without units if none are given."""
+    """Return `size` descriptor axes with these names and units.
+
+    Names default to "descriptor 1", "descriptor 2" and so on, units to no unit.
+    """
     numbered = ["descriptor"] if size == 1 else [f"descriptor {i + 1}" for i in range(size)]
     pairs = zip(names or numbered, units or [""] * size, strict=True)
     return tuple(Axis(name, unit) for name, unit in pairs)
 
 
 def axes_of_facts(facts: Mapping[str, Any]) -> tuple[Axis, ...]:
-    """Return the descriptor axes of a run from its facts, the entries of `facts.json`.
+    """Return the descriptor axes of a run from its facts, the contents of `facts.json`.
 
-    Runs of earlier versions have no names. They get the default ones, and so do damaged entries.
+    Missing or damaged names and units are replaced by the defaults of `make_axes`.
     """
     size = len(facts["descriptor_low"])
     given = [facts.get(key, ()) for key in ("descriptor_names", "descriptor_units")]
@@ -43,9 +46,9 @@ def axes_of_facts(facts: Mapping[str, Any]) -> tuple[Axis, ...]:
 
 
 def check_texts(task: str, field: str, texts: Any, size: int, empty: bool = False) -> None:
-    """Raise a ValueError if a field of a task is not a tuple of `size` texts.
+    """Raise a ValueError if a field of a task is not a tuple of `size` strings of one line.
 
-    An empty tuple is accepted. `empty` says whether a text may be empty.
+    An empty tuple is accepted. `empty` says whether a string may be empty.
     """
     if not isinstance(texts, tuple) or (texts and not _are_texts(texts, size)):
         raise ValueError(

@@ -1,6 +1,6 @@
-"""Check a task before training: run it abstractly, then really, and say what is wrong.
+"""Check a task before training: trace it, then run it, and say what is wrong.
 
-Messages speak in the terms of the task: which function, which field, which line of its file.
+Messages name the function, the field and the line of the task's file.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def check(task: Task) -> None:
 
 
 def _shapes(task: Task, name: str, function: Callable[..., TaskState], *arguments: Any) -> Any:
-    """Return the shapes of the state that `reset` or `step` of a task returns.
+    """Return the shapes and types of what a task's `reset` or `step` returns, without running it.
 
-    Nothing is computed. Errors become a ValueError that names the function.
+    `name` is "reset" or "step". Errors in the function are raised as a ValueError that names it.
     """
     try:
         return jax.eval_shape(function, *arguments)
@@ -75,7 +75,10 @@ def _shapes(task: Task, name: str, function: Callable[..., TaskState], *argument
 
 
 def _place(trace: TracebackType | None) -> str:
-    """Return file and line of the user's code in a traceback, as words, or "" if there is none."""
+    """Return the file and line of the user's code in a traceback: " (task.py, line 12)".
+
+    Returns "" if no frame of the traceback is the user's code.
+    """
     ours = str(Path(__file__).parents[1])
     for frame in reversed(traceback.extract_tb(trace)):
         if not frame.filename.startswith((ours, *_PACKAGES, "<")):
@@ -88,7 +91,10 @@ def _first_line(error: Exception) -> str:
 
 
 def _check_state(task: Task, name: str, state: Any) -> None:
-    """Raise a ValueError if the result of `reset` or `step` is not a state of this task."""
+    """Raise a ValueError if `state` is not a `TaskState` with the shapes and types of this task.
+
+    `state` holds the shapes that the function `name`, "reset" or "step", returns.
+    """
     if not isinstance(state, TaskState):
         kind = "None" if state is None else type(state).__name__
         raise ValueError(f"task '{task.name}': {name} must return a TaskState, it returned {kind}")
@@ -108,7 +114,10 @@ def _check_state(task: Task, name: str, state: Any) -> None:
 
 
 def _declared(task: Task, field: str) -> str:
-    """Return a text with the size that a task declares for a field, or "" for other fields."""
+    """Return the end of a message with the size that a task declares for a field.
+
+    It is "" for fields other than the observation and the descriptor.
+    """
     if field == "observation":
         return f"; observation_size is {task.observation_size}"
     if field == "descriptor":
@@ -117,7 +126,10 @@ def _declared(task: Task, field: str) -> str:
 
 
 def _check_inner(task: Task, before: Any, after: Any) -> None:
-    """Raise a ValueError if `step` returns another kind of inner state than `reset`."""
+    """Raise a ValueError if `step` returns an inner state of other shapes than `reset`.
+
+    `before` is the inner state after `reset`, and `after` the one after `step`.
+    """
     old, new = ({_name(path): leaf for path, leaf in _leaves(tree)} for tree in (before, after))
     for name in {**old, **new}:
         have, get = (
@@ -148,7 +160,10 @@ def _name(path: Any) -> str:
 
 
 def _try(task: Task) -> None:
-    """Raise a ValueError if no robot stays finite in a few steps of random actions."""
+    """Raise a ValueError if every simulated robot gets numbers that are not finite.
+
+    A few robots are simulated for a few steps with random actions.
+    """
     keys = jax.random.split(jax.random.key(0), ROBOTS)
     steps = min(STEPS, task.episode_length)
     try:
@@ -171,7 +186,10 @@ def _try(task: Task) -> None:
 
 
 def _trial(task: Task, steps: int, keys: Array) -> tuple[TaskState, TaskState, Array]:
-    """Return the states [n] before and after `steps` random steps, and which robots stay finite."""
+    """Simulate one robot per key [n] for `steps` steps of random actions.
+
+    Returns the first states, the last states, and whether each robot has stayed finite [n].
+    """
     start = jax.vmap(task.reset)(keys)
 
     def step(carry: tuple[TaskState, Array], time: Array):
@@ -186,7 +204,7 @@ def _trial(task: Task, steps: int, keys: Array) -> tuple[TaskState, TaskState, A
 
 
 def _finite(state: TaskState) -> Array:
-    """Return booleans [n]: which robots have a finite observation, reward and descriptor."""
+    """Return whether each robot has a finite observation, reward and descriptor: booleans [n]."""
     fields = (state.observation, state.reward[:, None], state.descriptor)
     return jnp.stack([jnp.isfinite(field).all(-1) for field in fields]).all(0)
 

@@ -44,7 +44,7 @@ def ant_omni() -> Task:
 
 @functools.cache
 def anttrap_omni() -> Task:
-    """Return the task `anttrap_omni`: the ant in front of three walls."""
+    """Return the task `anttrap_omni`: the robot of `ant_omni` in front of three walls."""
     return _task(_ant("anttrap_omni", "The ant, in front of a trap of three walls", "anttrap"))
 
 

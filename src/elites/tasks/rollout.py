@@ -28,7 +28,7 @@ from elites.tasks.task import Array, Task, TaskState
 
 
 class _Episodes(NamedTuple):
-    """Running state of n episodes: the carry of the loop over steps."""
+    """State of n episodes while they run: the carry of the loop over steps."""
 
     state: TaskState  # [n, ...] last state of each episode
     alive: Array  # [n] whether the episode goes on
@@ -39,7 +39,7 @@ class _Episodes(NamedTuple):
 
 
 def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
-    """Run n episodes of a task, one for each key, and return their results.
+    """Run n episodes of a task and return their results. `keys` [n] has one random key per episode.
 
     `act` maps observations [n, O] to actions [n, A].
     """
@@ -49,12 +49,10 @@ def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
 def record(
     task: Task, act: Act, keys: Array, measure: Callable[[TaskState], Any]
 ) -> tuple[Evaluation, Any]:
-    """Run n episodes and return their results and `measure(state)` [episode_length, n, ...].
+    """Run n episodes as `rollout` does. Returns their results and a recording of every step.
 
-    Episodes run as in `rollout`.
-
-    The first entry belongs to the state after the first step. An episode that has ended keeps its
-    last state.
+    The recording is `measure(state)` with leading axes [episode_length, n]. Its first entry belongs
+    to the state after the first step. An episode that has ended keeps its last state.
     """
     state = jax.vmap(task.reset)(keys)
     _check_state(task, state)
@@ -71,7 +69,7 @@ def record(
 
 
 def _start(task: Task, state: TaskState) -> _Episodes:
-    """Return the running state of episodes before their first step."""
+    """Return n episodes before their first step, given their states after `reset`."""
     n = state.reward.shape[0]
     return _Episodes(
         state=state,
@@ -88,7 +86,8 @@ def _step(
 ) -> tuple[_Episodes, Transitions]:
     """Take one step in every episode that has not ended.
 
-    Returns the running state after the step and the transitions [n] of the step.
+    Returns the episodes after the step and its transitions, one for each of the n episodes.
+    `bounds` are the lower and upper descriptor bounds [1, D], and `time` is the index of the step.
     """
     state = episodes.state
     action = act(state.observation)
@@ -124,7 +123,10 @@ def _step(
 def _finish(
     task: Task, bounds: tuple[Array, Array], episodes: _Episodes, transitions: Transitions
 ) -> Evaluation:
-    """Return the results of n episodes, from their running state after the last step."""
+    """Return the results of n episodes that have run for all steps.
+
+    `transitions` are those of all steps, and `bounds` the lower and upper descriptor bounds [1, D].
+    """
     descriptors = episodes.descriptor
     if task.episode_descriptor == "mean":
         descriptors = descriptors / jnp.maximum(episodes.steps, 1)[:, None]
@@ -142,7 +144,7 @@ def _finish(
 
 
 def _check_state(task: Task, state: TaskState) -> None:
-    """Raise a ValueError if the states of a task have other shapes than it declares."""
+    """Raise a ValueError if a field of the states of n robots does not have the declared shape."""
     for name, shape in task.state_shapes.items():
         found = getattr(state, name).shape[1:]
         if found != shape:
@@ -152,7 +154,10 @@ def _check_state(task: Task, state: TaskState) -> None:
 
 
 def rollout_policies(task: Task, network: MLP, policies: Array, keys: Array) -> Evaluation:
-    """Run one episode of each policy, a row of `policies` [n, P], and return the results."""
+    """Run one episode of each of n policies [n, P] and return the results.
+
+    `keys` [n] has one random key per episode.
+    """
     layers = networks.unflatten(network, policies)
     return rollout(
         task, lambda observation: networks.apply_each(network, layers, observation), keys
@@ -160,12 +165,11 @@ def rollout_policies(task: Task, network: MLP, policies: Array, keys: Array) -> 
 
 
 def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int = 256) -> Evaluation:
-    """Return the results of any number of policies [k, P], one episode each.
+    """Run one episode of each of k policies [k, P] and return the results, without transitions.
 
-    Policies run in padded batches of `batch`, rounded up to a multiple of 32.
-
-    Returns no transitions. On a deterministic task and for the same `batch`, the result of a policy
-    has the same bits at any position and beside any other policies.
+    The policies run in batches of `batch`, rounded up to a multiple of 32. The last batch is
+    padded. On a deterministic task and with the same `batch`, the result of a policy is the same to
+    the last bit at any position and beside any other policies.
     """
     policies = jnp.asarray(policies, jnp.float32)
     check_policies(task, network, policies)
@@ -207,7 +211,10 @@ def _evaluate_batch(task: Task, network: MLP, policies: Array, keys: Array) -> E
 
 
 def check_policies(task: Task, network: MLP, policies: Array) -> None:
-    """Raise a ValueError if a network or a matrix of policies [n, P] does not fit the task."""
+    """Raise a ValueError if a network does not fit the task.
+
+    Also raises one if `policies` is not a matrix [n, P] of parameters of this network.
+    """
     if network.sizes[0] != task.observation_size or network.sizes[-1] != task.action_size:
         raise ValueError(
             f"task '{task.name}' maps {task.observation_size} observations to {task.action_size} "
@@ -221,14 +228,20 @@ def check_policies(task: Task, network: MLP, policies: Array) -> None:
 
 
 def _finite(tree) -> Array:
-    """Return a boolean for each episode [n]: whether all its numbers in all leaves are finite."""
+    """Return booleans [n]: whether all floating-point numbers of each episode are finite.
+
+    The leaves of `tree` have the episodes as their first axis.
+    """
     leaves = [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating)]
     checks = [jnp.isfinite(a).reshape(a.shape[0], -1).all(-1) for a in leaves]
     return functools.reduce(jnp.logical_and, checks)
 
 
 def _select(condition: Array, new, old):
-    """Return a tree with `new` where the condition, [n] or [T, n], holds, and `old` elsewhere."""
+    """Return a tree with the leaves of `new` where `condition` is True, and of `old` elsewhere.
+
+    `condition` is [n] or [T, n], which are also the leading axes of all leaves.
+    """
 
     def pick(a, b):
         wide = condition.reshape(*condition.shape, *[1] * (a.ndim - condition.ndim))

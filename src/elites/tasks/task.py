@@ -37,7 +37,7 @@ class Task:
     name: str
     observation_size: int
     action_size: int
-    """Actions lie in [-1, 1]."""
+    """Number of entries of an action. Each lies in [-1, 1]."""
     episode_length: int
     descriptor_low: tuple[float, ...]
     descriptor_high: tuple[float, ...]
@@ -113,7 +113,7 @@ class Task:
 
     @property
     def state_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each field of a single state, other than `inner`."""
+        """Expected shape of each field of `TaskState` for one robot, by name, except `inner`."""
         return {
             "observation": (self.observation_size,),
             "reward": (),
@@ -128,9 +128,9 @@ class Task:
 
 
 def _numbers(task: str, field: str, values: Any) -> tuple[float, ...]:
-    """Return the bounds in a field of a task as a tuple of floats.
+    """Return `values` as a tuple of floats. Tuples, lists and arrays of numbers are accepted.
 
-    Lists and arrays are accepted. Anything else raises a ValueError.
+    Anything else raises a ValueError. `task` and `field` are names for the message.
     """
     found = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(found, list | tuple) or not all(map(_is_number, found)):

@@ -72,7 +72,7 @@ def walker_uni() -> Task:
 
 
 def _layout(joints: int) -> tuple[tuple[str, int], ...]:
-    """Return the parts of the walker's observation: the name and size of each."""
+    """Return the name and size of each part of the observation of a walker with `joints` joints."""
     return (
         ("share of time that each foot touched the ground so far", 2),
         ("torso z in m", 1),

@@ -52,7 +52,7 @@ class ExternalTask:
     descriptor_low: tuple[float, ...]
     descriptor_high: tuple[float, ...]
     deterministic: bool = False
-    """Whether an evaluation repeats exactly."""
+    """Whether evaluating a policy again gives exactly the same result."""
     lengthscale: float = 0.1
     """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
     final_descriptor: bool = True
@@ -61,7 +61,10 @@ class ExternalTask:
     """Entries of the observation whose range is known: index, lowest and highest value."""
 
     def problem(self) -> Problem:
-        """Return the task as a `Problem`, the record of sizes and bounds that algorithms use."""
+        """Return the task as a `Problem`, the record that algorithms use.
+
+        Its rollout function raises an error, because the policies are evaluated elsewhere.
+        """
         if not isinstance(self.episode_length, int) or self.episode_length < 1:
             raise ValueError(
                 f"task '{self.name}': episode_length must be at least 1, got "
@@ -86,7 +89,7 @@ class Asked:
     number: int
     """Number of requests before this one."""
     policies: np.ndarray
-    """[n, P]"""
+    """[n, P] policies to evaluate"""
     actor_targets: np.ndarray
     """[m, D] descriptors that the actor is asked for, in task units"""
     act: Callable[[ArrayLike], np.ndarray]
@@ -106,7 +109,7 @@ class Asked:
 class AskTell(Generic[S]):
     """A search whose policies are evaluated outside of elites, by a simulator or a robot.
 
-    Given the same results as `train` computes, the search makes the same steps as `train` with that
+    If it is told the results that `train` computes, it takes the same steps as `train` with this
     seed.
     """
 
@@ -131,7 +134,7 @@ class AskTell(Generic[S]):
 
     @property
     def state(self) -> S:
-        """State of the algorithm. Read only: use `save` and `load` to continue elsewhere."""
+        """State of the algorithm. Do not change it: use `save` and `load` to continue elsewhere."""
         return self._state
 
     @property
@@ -141,7 +144,7 @@ class AskTell(Generic[S]):
 
     @property
     def iteration(self) -> int:
-        """Number of the iteration in progress. Iteration 0 evaluates the initial policies."""
+        """Index of the iteration in progress. Iteration 0 evaluates the initial policies."""
         return self._at.iteration
 
     def _iteration_key(self) -> Array:
@@ -150,7 +153,10 @@ class AskTell(Generic[S]):
     # ----------------------------------------------------------------------------------------- ask
 
     def ask(self) -> Asked:
-        """Return the next request: policies and actor descriptors to evaluate."""
+        """Return the next request: policies to evaluate, and descriptors at which to run the actor.
+
+        Raises a ValueError if the results of the last request have not been told.
+        """
         if self._request is not None:
             raise ValueError("ask was called twice: tell the results of the first request first")
         key = self._iteration_key()
@@ -163,7 +169,10 @@ class AskTell(Generic[S]):
         return self.asked()
 
     def asked(self) -> Asked:
-        """Return the request that still waits for its results, for instance after `load`."""
+        """Return the last request again while it waits for its results, for instance after `load`.
+
+        Raises a ValueError if no request is waiting.
+        """
         part = self._part(self._pending())
         n, m = self._rows()
 
@@ -186,7 +195,10 @@ class AskTell(Generic[S]):
         return self._request
 
     def _rows(self) -> tuple[int, int]:
-        """Return the numbers of policies and of actor rollouts that the pending request counts."""
+        """Return how many policies and how many actor rollouts the user must evaluate now.
+
+        Other rows of the pending request are padding, or belong to the other round of the start.
+        """
         round_ = self._rounds[-1 if self._at.iteration == 0 else self._at.round]
         algorithm = self.algorithm
         m = actor_rows(algorithm.problem, algorithm.main_td3, algorithm.actor_rollouts)
@@ -195,7 +207,7 @@ class AskTell(Generic[S]):
         return round_.evaluations, m
 
     def _part(self, request: Request) -> Request:
-        """Return the request with only the policies and actor targets to evaluate now."""
+        """Return the request without the rows that need no evaluation now, see `_rows`."""
         n, m = self._rows()
         targets = request.actor_targets if m else request.actor_targets[:0]
         return request._replace(policies=request.policies[:n], actor_targets=targets)
@@ -208,7 +220,10 @@ class AskTell(Generic[S]):
         return act(observations)
 
     def _seen_state(self) -> S:
-        """Return the state from which the initial request draws the actor's descriptors."""
+        """Return the state whose archive the initial request draws the actor's descriptors from.
+
+        In the second round of the start, its archive holds the initial policies.
+        """
         if self._at.round == 0 or self._started is None:
             return self._state
         key = self._iteration_key()
@@ -228,9 +243,10 @@ class AskTell(Generic[S]):
         """Report the results of the request that `ask` returned last, in the order of its rows.
 
         `fitness` [rows] and `descriptors` [rows, D] in task units are needed by all algorithms,
-        `episodes` by those that learn from transitions. Mark an evaluation that failed with NaN,
-        with False in `valid`, or with None in `episodes`. If `asked` is given, results of another
-        request than the pending one are refused.
+        `episodes` by those that learn from transitions. Mark a failed evaluation with NaN, with
+        False in `valid`, or with None in `episodes`.
+
+        If `asked` is given and is not the pending request, a ValueError is raised.
         """
         request = self._pending()
         if asked is not None and asked.number != self._at.told:
@@ -256,10 +272,7 @@ class AskTell(Generic[S]):
         self._advance(rounds=self._at.round + 1 if starting else len(self._rounds))
 
     def _advance(self, rounds: int) -> None:
-        """Advance the search to the next round.
-
-        After `rounds` rounds, the next iteration begins.
-        """
+        """Move on to the next round, or to the next iteration after the last of `rounds` rounds."""
         self._request = None
         self._at = self._at.next(rounds)
 
@@ -270,9 +283,10 @@ class AskTell(Generic[S]):
         valid: ArrayLike | None,
         episodes: Sequence[Episode | None] | None,
     ) -> Evaluation:
-        """Return the reported results as an `Evaluation`, or raise a ValueError.
+        """Return the reported results as an `Evaluation`.
 
-        Descriptors are clipped to the bounds of the task.
+        Raises a ValueError if a shape or a type is wrong, or if episodes are missing. Descriptors
+        are clipped to the bounds of the task.
         """
         on, rows = self.algorithm.problem, sum(self._rows())
         given = {
@@ -321,7 +335,7 @@ class AskTell(Generic[S]):
                 )
 
     def _with_actor_rows(self, results: Evaluation) -> Evaluation:
-        """Return the policies' results with rows of failed actor rollouts appended."""
+        """Return the results of the policies, then a failed result for each actor rollout."""
         algorithm = self.algorithm
         m = actor_rows(algorithm.problem, algorithm.main_td3, algorithm.actor_rollouts)
 
@@ -340,9 +354,9 @@ class AskTell(Generic[S]):
     # ------------------------------------------------------------------------------- save and load
 
     def save(self, path: str | Path) -> None:
-        """Write the search to a file, at any time between two calls.
+        """Write the search to a file. It may be called at any time between other calls.
 
-        An existing file is replaced as a whole.
+        An existing file is replaced atomically.
         """
         saved = Saved(
             self._at, self._state, self._request, self._started, self._losses, self.metrics
@@ -350,9 +364,10 @@ class AskTell(Generic[S]):
         searches.save(Path(path), self._facts(), saved)
 
     def load(self, path: str | Path) -> None:
-        """Replace this search by one that `save` wrote, to continue it.
+        """Replace the state of this search with the one that `save` wrote to a file.
 
-        Both must have the same task, algorithm, hyperparameters and seed.
+        Both searches must have the same task, algorithm, hyperparameters and seed. Otherwise, a
+        ValueError is raised.
         """
         shapes = jax.eval_shape(self.algorithm.init, self._key, self._centroids)
         saved = searches.load(Path(path), self._facts(), shapes)
@@ -360,7 +375,7 @@ class AskTell(Generic[S]):
         self._started, self._losses, self.metrics = saved.started, saved.losses, saved.metrics
 
     def _facts(self) -> dict[str, str | int]:
-        """Return, by name, the values that a saved search and the one that loads it must share."""
+        """Return, by name, the values that must be equal when a saved search is loaded."""
         problem = self.algorithm.problem
         hyperparameters = {
             f"hyperparameter {k}": str(v) for k, v in vars(self.algorithm.hp).items()
@@ -386,9 +401,9 @@ def ask_tell(
 ) -> AskTell:
     """Return a new search whose policies are evaluated outside of elites.
 
-    `task` gives sizes and bounds: a name, a `Task`, or an `ExternalTask` record of your own robot.
-    `algorithm`, `preset`, `hp` and further arguments are those of `elites.build`. An algorithm that
-    is built already may be given too.
+    `task` gives the sizes and bounds: a name, a `Task`, or an `ExternalTask` for your own robot.
+    `algorithm` is what `elites.build` accepts, or the `Algorithm` that it returned. The other
+    arguments are those of `elites.build`.
     """
     if isinstance(task, str):
         task = tasks.make(task)
@@ -407,9 +422,9 @@ def ask_tell(
 
 
 def _flags(valid: ArrayLike) -> np.ndarray:
-    """Return validity flags [rows] as booleans.
+    """Return validity flags [rows] as booleans. 0 and 1 are accepted too.
 
-    Raises a ValueError for other values than True and False.
+    Raises a ValueError for any other value.
     """
     array = np.asarray(valid)
     if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
@@ -418,9 +433,9 @@ def _flags(valid: ArrayLike) -> np.ndarray:
 
 
 def _padded(results: Evaluation, request: Request, n: int) -> Evaluation:
-    """Return results for all rows of a request, from those that were reported.
+    """Return results for all rows of a request, given those of its first n policies and its actor.
 
-    Rows of policies after the first n only pad the batch. They repeat the result of policy n.
+    Further policies of the request are padding: they get the result of policy n - 1.
     """
     policies = jnp.minimum(jnp.arange(len(request.policies)), n - 1)
     actors = jnp.arange(n, len(results.fitness))
@@ -428,7 +443,10 @@ def _padded(results: Evaluation, request: Request, n: int) -> Evaluation:
 
 
 def _joined(started: Evaluation, results: Evaluation, n: int) -> Evaluation:
-    """Return the initial results of the first n policies, then those of the actor rollouts."""
+    """Return one evaluation: the first n rows of `started`, then all rows of `results`.
+
+    The first are the initial policies, the others the actor rollouts of the start.
+    """
     policies = take(started, jnp.arange(n))
     return Evaluation(
         jnp.concatenate([policies.fitness, results.fitness]),

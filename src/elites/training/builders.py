@@ -19,9 +19,10 @@ def hyperparameters_of(
     given: Mapping[str, Value],
     arguments: tuple[str, ...] = (),
 ) -> Hyperparameters:
-    """Return the hyperparameters of a preset or of the record `hp`, with the `given` ones replaced.
+    """Return the hyperparameters of the record `hp`, or of the preset if `hp` is None.
 
-    Raises a ValueError for names that do not exist. `arguments` are further names to suggest.
+    The `given` values replace single ones. Raises a ValueError for an unknown name. `arguments` are
+    names that its message may suggest besides hyperparameters.
     """
     if hp is not None and not isinstance(hp, Hyperparameters):
         raise ValueError(
@@ -34,9 +35,11 @@ def hyperparameters_of(
 
 
 def build_algorithm(algorithm: str | Builder, on: Problem, hp: Hyperparameters) -> Algorithm:
-    """Return an algorithm built on a problem from a name, FILE.py:FUNCTION or a function.
+    """Return an algorithm built on the problem `on`.
 
-    A ValueError is raised for anything else, and for a function that returns no `Algorithm`.
+    `algorithm` is the name of a published algorithm, a reference FILE.py:FUNCTION, or a function.
+    The function takes a problem and hyperparameters. A ValueError is raised if it does not return
+    an `Algorithm`.
     """
     if not isinstance(algorithm, str):
         if not callable(algorithm):
@@ -68,9 +71,9 @@ def _checked(built: object, name: str) -> Algorithm:
 
 
 def lasting_name(algorithm: str | Builder) -> str:
-    """Return a name by which another process finds the algorithm, or raise a ValueError.
+    """Return a name by which another process can build the same algorithm, or raise a ValueError.
 
-    The name is that of a published algorithm, or FILE.py:FUNCTION with the full path.
+    It is the name of a published algorithm, or a reference FILE.py:FUNCTION with an absolute path.
     """
     if isinstance(algorithm, str):
         return references.absolute(catalogue.check(algorithm))

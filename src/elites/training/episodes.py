@@ -17,7 +17,7 @@ class Episode:
     """Record of one episode of t steps."""
 
     observations: ArrayLike
-    """[t + 1, O] before every step, and after the last one"""
+    """[t + 1, O] observations before every step, and after the last one"""
     actions: ArrayLike
     """[t, A]"""
     rewards: ArrayLike
@@ -25,16 +25,16 @@ class Episode:
     terminated: bool = False
     """The episode ended by itself, for instance by a fall, and not at the time limit."""
     state_descriptors: ArrayLike | None = None
-    """[t, D] of the states before every step, in task units. Only QD-PG needs them."""
+    """[t, D] descriptors of the states before every step, in task units. Only QD-PG needs them."""
 
 
 def transitions(
     episodes: Sequence[Episode | None], valid: np.ndarray, problem: Problem, length: int
 ) -> Transitions:
-    """Return n episodes as `Transitions` of arrays [length, n, ...], masked after each end.
+    """Return n recorded episodes as `Transitions`, with arrays [length, n, ...].
 
-    An episode that failed may be None. All its steps are masked, as are those of rows that are not
-    `valid`. A `length` of 0, for algorithms without a learner, gives no steps.
+    Steps after the end of an episode are masked. All steps are masked if the episode is None or its
+    entry in `valid` [n] is False. Use a `length` of 0 for algorithms without a learner.
     """
     rows, size = len(episodes), problem.descriptor_size
     columns = {
@@ -61,9 +61,10 @@ def transitions(
 
 
 def _checked(episode: Episode, what: str, problem: Problem, length: int) -> dict[str, np.ndarray]:
-    """Return the arrays of an episode by transition field, or raise a ValueError.
+    """Return the arrays of an episode, keyed by the fields of `Transitions`.
 
-    `what` names the episode in the message, which says what is wrong with it.
+    Raises a ValueError if a shape is wrong or a number is not finite. `what` names the episode in
+    the message.
     """
     rewards = numbers(episode.rewards, f"{what}: rewards")
     steps = rewards.shape[0] if rewards.ndim == 1 else 0
@@ -101,7 +102,10 @@ def _checked(episode: Episode, what: str, problem: Problem, length: int) -> dict
 
 
 def numbers(values: ArrayLike, name: str) -> np.ndarray:
-    """Return values as a float32 array, or raise a ValueError if they are not real numbers."""
+    """Return values as a float32 array, or raise a ValueError if they are not real numbers.
+
+    `name` names the values in the message.
+    """
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be real numbers, got an array of type {array.dtype}")

@@ -45,10 +45,11 @@ def build(
     The result has `start(key) -> state` and `step(state, key) -> state, metrics`.
 
     `task` is a name, FILE.py:FUNCTION, a `Task`, or a function that returns one. `algorithm` is a
-    name, FILE.py:FUNCTION, or a function of a problem and hyperparameters.
+    name, FILE.py:FUNCTION, or a function of a problem and hyperparameters that returns an
+    `Algorithm`.
 
-    Hyperparameters are those of the preset (paper, demo or smoke). A record `hp` replaces all of
-    them, and those given by name replace single ones.
+    The hyperparameters are those of the preset (paper, demo or smoke), or of the record `hp` if it
+    is given. Keyword arguments replace single ones.
     """
     return _build(_task_of(task), algorithm, hyperparameters_of(preset, hp, hyperparameters))
 
@@ -69,14 +70,16 @@ def train(
 
     Training ends with the first iteration that reaches the budget of evaluations.
 
-    `seeds` is their number, or the seeds themselves. `evaluations` is the budget of each seed, the
-    preset's if not given. See `build` for the task, the algorithm and the hyperparameters.
+    `seeds` is a sequence of seeds, or a number N for the seeds 0 to N - 1. `evaluations` is the
+    budget of each seed and defaults to the preset's. See `build` for the task, the algorithm and
+    the hyperparameters.
 
-    `callback(iteration, metrics)` is called after every iteration, or each of several in turn. It
-    ends training by raising `elites.StopTraining`; the run so far is returned.
+    `callback` is a function of (iteration, metrics), or a sequence of such functions. They are
+    called after every iteration. To end training, a callback raises `elites.StopTraining`, and
+    `train` returns the run so far.
 
-    `progress` shows a line that changes: True always, False never, by default on a terminal and in
-    a notebook. A function is called like a callback and takes the place of the line.
+    `progress` says whether to show a progress line. By default, it is shown on a terminal and in a
+    notebook. If `progress` is a function, it is called like a callback, and no line is shown.
 
     Ctrl-C ends training after the current iteration and raises `elites.TrainingInterrupted`, a
     KeyboardInterrupt whose attribute `run` is the run so far. A second Ctrl-C raises at once.
@@ -93,7 +96,7 @@ _ARGUMENTS = ("seeds", "evaluations", "preset", "progress", "callback", "hp")
 
 
 def _refuse_seed(values: Mapping[str, Value]) -> None:
-    """Raise a ValueError if an argument is called `seed`, with what it may have meant."""
+    """Raise a ValueError that explains `seeds` if an argument is called `seed`."""
     if "seed" in values:
         raise ValueError(
             f"unknown argument 'seed'. seeds=[{values['seed']!r}] trains the seed of that number; "
@@ -153,9 +156,10 @@ def _train(
 
 @functools.cache
 def _kernels() -> Path | None:
-    """Return this process's directory of the kernels that the compiler chose, None without a GPU.
+    """Return the directory in which this process keeps the compiler's choices of GPU kernels.
 
-    With it, a re-evaluation on a GPU computes the bits of training, and `save` keeps the choices.
+    Returns None without a GPU. With the same choices, a re-evaluation computes the same bits as
+    training.
     """
     if jax.default_backend() != "gpu":
         return None
@@ -166,7 +170,10 @@ def _kernels() -> Path | None:
 
 @contextlib.contextmanager
 def _display(progress: bool | Callback | None, total: int) -> Iterator[Progress | None]:
-    """Return a context with the progress display, or with None if no display is wanted."""
+    """Return a context manager that yields the progress display, or None if it is not wanted.
+
+    `total` is the number of iterations.
+    """
     wanted = can_overwrite(sys.stderr) if progress is None and sys.stderr else progress is True
     display = Progress(total) if wanted else None
     try:
@@ -179,9 +186,9 @@ def _display(progress: bool | Callback | None, total: int) -> Iterator[Progress 
 def _callbacks(
     progress: bool | Callback | None, callback: Callback | Sequence[Callback]
 ) -> list[Callback]:
-    """Return all functions to call after an iteration.
+    """Return the functions to call after each iteration: `progress` if it is one, then `callback`.
 
-    Raises a ValueError if one is not callable.
+    Raises a ValueError if one of them is not callable.
     """
     found = list(callback) if isinstance(callback, Sequence) else [callback]
     if progress is not None and not isinstance(progress, bool):
@@ -200,7 +207,10 @@ def _report(
     display: Progress | None,
     callbacks: Sequence[Callback],
 ) -> None:
-    """Show an iteration on the display and call the callbacks, each with its own dictionary."""
+    """Show an iteration's metrics on the display, if there is one, and call the callbacks.
+
+    Each callback gets its own copy of the dictionary.
+    """
     if display:
         display.update(
             iteration,
@@ -228,7 +238,7 @@ def _build(task: Task, algorithm: str | Builder, hp: Hyperparameters) -> Algorit
 
 
 def _first_seeds(count: SupportsIndex) -> range:
-    """Return the seeds from 0 on, or raise a ValueError if their number is too large."""
+    """Return the seeds 0 to `count` - 1, or raise a ValueError if there are too many."""
     number = _integer("seeds", count)
     if number > presets.MAX_SEEDS:
         raise ValueError(
@@ -241,8 +251,7 @@ def _first_seeds(count: SupportsIndex) -> range:
 def checked_seeds(seeds: Sequence[int]) -> list[int]:
     """Return the seeds as a list of ints, or raise a ValueError if they are invalid.
 
-    A seed is a whole number from 0 to 2**32 - 1. All seeds must be different, and there must be at
-    least one.
+    There must be at least one seed. All must be different integers from 0 to 2**32 - 1.
     """
     found = [_integer("seeds", seed) for seed in seeds]
     if not found:
@@ -256,9 +265,10 @@ def checked_seeds(seeds: Sequence[int]) -> list[int]:
 
 
 def iterations_for(algorithm: Algorithm, evaluations: int) -> int:
-    """Return the number of iterations until the budget of evaluations is reached.
+    """Return the number of iterations after which the budget of evaluations is reached.
 
-    The evaluations of the initial policies count towards the budget.
+    The evaluations of the initial policies count towards the budget. Raises a ValueError if the
+    budget is too small for one iteration.
     """
     evaluations = _integer("evaluations", evaluations)
     initial, each = algorithm.initial_evaluations, algorithm.evaluations_per_iteration

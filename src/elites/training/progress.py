@@ -14,7 +14,8 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
-from elites.words import duration
+from elites import output
+from elites.words import duration, plain
 
 _LINES_EVERY = 15.0  # seconds between two plain lines
 _FIELDS = ("count", "left", "qd_score", "coverage", "bar", "evaluations", "speed")
@@ -22,7 +23,10 @@ _FIELDS = ("count", "left", "qd_score", "coverage", "bar", "evaluations", "speed
 
 
 class Progress:
-    """Progress display of a training run, which starts or resumes at iteration `start`."""
+    """Progress display of a training run of `total` iterations.
+
+    `start` is the iteration at which the run starts or resumes.
+    """
 
     def __init__(self, total: int, start: int = 0, stream: TextIO | None = None):
         self.total, self.first = total, start
@@ -34,13 +38,13 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print a permanent line of text above the changing progress line."""
-        self._write(f"{self._clearing()}{text}\n")
+        self._write(f"{self._clearing()}{plain(text)}\n")
 
     @contextlib.contextmanager
     def compiling(self, report: bool = True) -> Iterator[None]:
-        """Return a context that shows how long the compiler has been running.
+        """Return a context manager that shows how long the compiler has been running.
 
-        With `report`, the total time is printed at the end.
+        If `report` is True, the total time is printed at the end.
         """
         begun = time.perf_counter()
         over = threading.Event()
@@ -66,7 +70,7 @@ class Progress:
         self._begun = time.perf_counter()
 
     def update(self, iteration: int, evaluations: float, qd_score: float, coverage: float) -> None:
-        """Show an iteration's metrics, unless the display was updated a moment ago."""
+        """Show the metrics of an iteration. Calls soon after the last one are ignored."""
         now = time.perf_counter()
         every = 0.1 if self.terminal else _LINES_EVERY
         if now - self._printed < every and iteration < self.total:
@@ -90,7 +94,7 @@ class Progress:
             self.say("  ".join(fields.values()))
 
     def close(self) -> None:
-        """End the progress display. The last state of the line stays visible."""
+        """End the progress display and leave its last line visible."""
         if self._shown:
             self._write("\n")
             self._shown = 0
@@ -104,7 +108,10 @@ class Progress:
         self._shown = len(text)
 
     def _width(self) -> int:
-        """Return how many characters fit on a line: one less than the terminal has columns."""
+        """Return the number of characters that fit on the progress line.
+
+        It is one less than the columns of the terminal, and 120 in a notebook.
+        """
         if _notebook(self.stream):
             return 120
         columns = 0
@@ -119,17 +126,12 @@ class Progress:
         return "\r\x1b[K" if shown else ""
 
     def _write(self, text: str) -> None:
-        # A closed terminal, or a pipe into `head`, must not stop training.
-        with contextlib.suppress(OSError, ValueError):
-            self.stream.write(text)
-            self.stream.flush()
+        output.write(text, self.stream)
 
 
 def can_overwrite(stream: TextIO) -> bool:
     """Return whether lines on a stream can be overwritten: on a terminal or in a notebook."""
-    with contextlib.suppress(ValueError):  # a closed stream
-        return stream.isatty() or _notebook(stream)
-    return False
+    return output.is_terminal(stream) or _notebook(stream)
 
 
 def _notebook(stream: TextIO) -> bool:
@@ -137,9 +139,9 @@ def _notebook(stream: TextIO) -> bool:
 
 
 def _fitted(fields: dict[str, str], width: int) -> str:
-    """Return the fields of the progress line joined in their order.
+    """Return the texts of the fields as one line of at most `width` characters.
 
-    The least important fields are dropped until the line fits into `width` characters.
+    The least important fields are left out until the line fits. It is "" if none fits.
     """
     for count in range(len(_FIELDS), 0, -1):
         line = "  ".join(text for name, text in fields.items() if name in _FIELDS[:count])

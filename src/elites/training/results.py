@@ -28,7 +28,7 @@ from elites.training.seeds import Batched, reevaluation_keys, seed_keys
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Elite:
-    """One policy of the archive. Call the elite on an observation, or on rows of observations."""
+    """One policy of the archive. Call it with an observation [O] or observations [..., O]."""
 
     policy: np.ndarray = dataclasses.field(repr=False)  # [P]
     fitness: float
@@ -46,7 +46,7 @@ class Elite:
 
 
 class Cells(NamedTuple):
-    """An archive as NumPy arrays with one row per cell, empty cells included. See `Archive`."""
+    """An archive as NumPy arrays with one row per cell, including empty cells. See `Archive`."""
 
     policies: np.ndarray  # [C, P]
     fitness: np.ndarray  # [C], -inf where a cell is empty
@@ -88,10 +88,10 @@ class Elites(Sequence[Elite]):
         )
 
     def origin(self, cell: int) -> str:
-        """Return the name of the variation that made the elite of a cell.
+        """Return the origin of the elite in a cell: the name of a variation, or "initial".
 
-        Raises a ValueError if the algorithm has no such variation. An IndexError would silently end
-        a loop over the elites.
+        Raises a ValueError if the algorithm has no such origin. An IndexError would silently end a
+        loop over the elites.
         """
         number, names = int(self.arrays.origin[cell]), self.algorithm.origins
         if not 0 <= number < len(names):
@@ -128,9 +128,10 @@ class Elites(Sequence[Elite]):
         return float(self.fitness.sum())
 
     def nearest(self, descriptor: ArrayLike) -> Elite:
-        """Return the elite whose descriptor is nearest to a descriptor [D] in task units.
+        """Return the elite whose descriptor is nearest to `descriptor` [D], given in task units.
 
-        Distances are relative to the ranges of the descriptor, as those of the cells are.
+        Distances are relative to the extents of the descriptor axes, as those of the cells are.
+        Raises a ValueError if the archive is empty.
         """
         target = _checked_descriptor(self.algorithm, descriptor)
         if target.ndim != 1 or not jnp.isfinite(target).all():
@@ -141,7 +142,10 @@ class Elites(Sequence[Elite]):
         return self[int(found[0])]
 
     def best(self) -> Elite:
-        """Return the elite with the highest fitness."""
+        """Return the elite with the highest fitness.
+
+        Raises a ValueError if the archive is empty.
+        """
         self._refuse_empty()
         return self[int(np.argmax(self.fitness))]
 
@@ -157,7 +161,7 @@ class Elites(Sequence[Elite]):
 class Actor:
     """Actor of the main learner.
 
-    Call the actor on observations and, if conditioned, descriptors.
+    Call it with observations and, if it is conditioned, with descriptors.
     """
 
     parameters: np.ndarray
@@ -165,11 +169,15 @@ class Actor:
 
     @property
     def conditioned(self) -> bool:
-        """Whether the actor takes a descriptor."""
+        """Whether the actor takes a descriptor as input."""
         return self.algorithm.conditioned
 
     def __call__(self, observation: ArrayLike, descriptor: ArrayLike | None = None) -> Array:
-        """Return the actions [..., A] at observations [..., O] for descriptors in task units."""
+        """Return the actions [..., A] at observations [..., O].
+
+        A conditioned actor needs descriptors [..., D] in task units, or one [D] for all
+        observations. Other actors take none.
+        """
         learner, problem = self.algorithm.main_td3, self.algorithm.problem
         assert learner is not None
         observation = _checked_observation(problem.observation_size, observation)
@@ -224,10 +232,7 @@ class SeedResult:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Task, algorithm and settings that a run was trained from.
-
-    With them, the run can be saved and built again.
-    """
+    """Task, algorithm and settings that a run was trained with, which `save` needs."""
 
     hp: Hyperparameters
     evaluations: int
@@ -236,9 +241,9 @@ class Source:
     task: Task | None = None
     """None if the run was trained from an `Algorithm` that was already built."""
     given_task: str | Task | Callable[[], Task] | None = None
-    """The task as it was named."""
+    """The argument `task` of `train`."""
     given_algorithm: str | Builder | None = None
-    """The algorithm as it was named."""
+    """The argument `algorithm` of `train`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,19 +258,19 @@ class Run(Generic[S]):
     archives: Archive = dataclasses.field(repr=False)
     """Archives of all seeds: every array has the seeds as first axis."""
     actors: Array | None = dataclasses.field(repr=False)
-    """Actors [seeds, P] of the main learner, None where the algorithm trains none."""
+    """Parameters [seeds, P] of the main learner's actors, or None if there is no learner."""
     metrics: dict[str, np.ndarray] = dataclasses.field(repr=False)
     """name -> [iterations, seeds]"""
     state: S | None = dataclasses.field(default=None, repr=False)
-    """The final state, seeds first. None for a run that was loaded without its training state."""
+    """Final state, with the seeds as first axis. None for a run loaded without its state."""
     kernels: Path | None = dataclasses.field(default=None, repr=False)
     """Directory with the compiler's choices on a GPU, see `Batched`."""
     source: Source | None = dataclasses.field(default=None, repr=False)
-    """What the run was trained from. None for a run that was loaded."""
+    """Settings that the run was trained with. None for a run that was loaded."""
 
     @functools.cached_property
     def best(self) -> int:
-        """Position in `seeds` of the seed with the highest QD-score."""
+        """Index in `seeds` of the seed with the highest QD-score."""
         scores = jax.vmap(lambda archive: archives.summary(archive).qd_score)(self.archives)
         return int(np.argmax(np.asarray(scores)))
 
@@ -280,11 +285,11 @@ class Run(Generic[S]):
 
     @property
     def actor(self) -> Actor | None:
-        """Actor of the seed with the highest QD-score, None if the algorithm trains none."""
+        """Actor of the seed with the highest QD-score, or None if the algorithm trains none."""
         return self._best_result.actor
 
     def seed(self, index: int) -> SeedResult:
-        """Return the archive, actor and metrics of one seed, by its position in `seeds`."""
+        """Return the archive, actor and metrics of the seed at position `index` of `seeds`."""
         if not -len(self.seeds) <= index < len(self.seeds):
             raise ValueError(
                 f"there is no seed at position {index}: this run has {len(self.seeds)} seeds, "
@@ -299,7 +304,7 @@ class Run(Generic[S]):
         )
 
     def __str__(self) -> str:
-        """Return a text of a few lines: algorithm, task, seeds, QD-scores, archive and actor."""
+        """Return a summary of a few lines: algorithm, task, seeds, QD-scores, archive and actor."""
         best = self.seeds[self.best]
         scores = [round(self.seed(i).archive.qd_score, 1) for i in range(len(self.seeds))]
         lines = [
@@ -323,8 +328,8 @@ class Run(Generic[S]):
         """Run an episode of an elite and return its fitness, descriptor, validity and steps.
 
         The episode runs in the compiled program that evaluated the elite in training. On a
-        deterministic task and the same kind of device, the result equals the archive's entry to the
-        bit.
+        deterministic task and the same kind of device, the result therefore equals the archive's
+        entry to the last bit.
         """
         if not isinstance(elite, Elite) or elite.policy.shape != (self.algorithm.policy.size,):
             raise ValueError(
@@ -344,9 +349,10 @@ class Run(Generic[S]):
         )
 
     def reevaluate(self) -> Reevaluation:
-        """Evaluate the archives and actors again and return their scores [seeds].
+        """Evaluate the archives and actors of all seeds again and return their scores.
 
-        The result holds QD-scores, coverages and descriptor errors, as NumPy arrays.
+        The scores are QD-scores, coverages and descriptor errors. They are NumPy arrays with the
+        seeds as first axis.
         """
         keys = reevaluation_keys(seed_keys(self.seeds))
         return jax.tree.map(np.asarray, self._batched.reevaluate(self.archives, self.actors, keys))
@@ -354,9 +360,10 @@ class Run(Generic[S]):
     def save(
         self, directory: Path | str, *, task: str | None = None, algorithm: str | None = None
     ) -> Path:
-        """Write the run to a directory that every command accepts, and return the directory's path.
+        """Write the run to a directory that all commands accept, and return the directory's path.
 
-        `elites resume` accepts the directory too. See `elites.save`, which this method calls.
+        `elites resume` can continue the run there. See `elites.save`, which this method calls, for
+        the arguments.
         """
         import elites  # the package knows where runs are saved; training itself does not
 
@@ -364,7 +371,10 @@ class Run(Generic[S]):
 
 
 def named(metrics: Metrics) -> dict[str, np.ndarray]:
-    """Return the metrics as arrays by name, such as `added.ga` and `critic_loss.quality`."""
+    """Return the metrics as NumPy arrays by name.
+
+    Entries of dictionaries get a dotted name, such as "added.ga" or "critic_loss.quality".
+    """
     table = {}
     for name, value in metrics._asdict().items():
         if name == "env_steps":

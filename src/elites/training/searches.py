@@ -39,7 +39,7 @@ class Position:
     def next(self, rounds: int) -> Position:
         """Return the position after one more answered request.
 
-        `rounds` is the number of rounds of the iteration.
+        `rounds` is the number of rounds in the current iteration.
         """
         if self.round + 1 < rounds:
             return Position(self.iteration, self.round + 1, self.told + 1)
@@ -53,15 +53,18 @@ class Saved(Generic[S]):
     position: Position
     state: S
     request: Request | None
-    """The request that waits for its results."""
+    """The request that waits for its results, or None."""
     started: Evaluation | None
-    """Results of the first policies, while the start waits for its actor rollouts."""
+    """Results of the initial policies, until those of the start's actor rollouts are told."""
     losses: dict[str, Losses]
     metrics: dict[str, np.ndarray]
 
 
 def save(path: Path, facts: Facts, saved: Saved[S]) -> None:
-    """Write an ask-and-tell search to an `.npz` file. The file is replaced atomically."""
+    """Write an ask-and-tell search to an `.npz` file, which is replaced atomically.
+
+    `facts` are stored with it, so that `load` can check that they match.
+    """
     entries: dict[str, Any] = {
         **_named("state", saved.state),
         **_named("request", saved.request),
@@ -85,8 +88,8 @@ def save(path: Path, facts: Facts, saved: Saved[S]) -> None:
 def load(path: Path, facts: Facts, shapes: S) -> Saved[S]:
     """Return the ask-and-tell search saved in an `.npz` file.
 
-    A ValueError is raised if its facts (algorithm, task, seed, ...) or the shapes of its state are
-    not the given ones.
+    Raises a ValueError if the file is damaged, or if its facts (algorithm, task, seed, ...) or the
+    shapes of its state differ from the given ones.
     """
     try:
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
@@ -114,9 +117,9 @@ def load(path: Path, facts: Facts, shapes: S) -> Saved[S]:
 
 
 def _named(prefix: str, tree: object) -> dict[str, np.ndarray]:
-    """Return the arrays of a tree by name, as "prefix/path".
+    """Return the arrays of a pytree by name: "prefix/path", where path is the place in the tree.
 
-    Random keys become arrays of numbers.
+    JAX random keys are converted to arrays of integers.
     """
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
@@ -132,7 +135,11 @@ def _those_of(prefix: str, arrays: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def _state(path: Path, shapes: S, arrays: Mapping[str, np.ndarray]) -> S:
-    """Return the state rebuilt from named arrays, each checked against its shape and type."""
+    """Return the state whose arrays are stored under "state/...".
+
+    `shapes` is a state of expected shapes and types. Raises a ValueError if an array is missing or
+    differs from them. `path` names the file in the message.
+    """
     leaves = []
     for place, shape in jax.tree_util.tree_leaves_with_path(shapes):
         name = "state/" + jax.tree_util.keystr(place, simple=True, separator=".")

@@ -54,13 +54,13 @@ STAGES = {
 class Batched(Generic[S]):
     """An algorithm that runs on a batch of seeds at once.
 
-    `compiled` is the same `Algorithm` with stages that work on all seeds at once: every array has
-    the seeds as its first axis, and every argument and result of a stage too. If the number of
-    local devices divides the number of seeds, the seeds are spread over all of them.
+    `compiled` is the same `Algorithm` with stages that work on all seeds at once: every array that
+    a stage takes or returns has the seeds as its first axis. If the number of local devices divides
+    the number of seeds, the seeds are spread over all of them.
 
     On a GPU, the compiler times several kernels for an operation and takes the fastest. The choice
-    differs between processes, and the last bits of a result with it. `kernels` is a directory that
-    remembers the choices: with the same one, processes compute the same bits.
+    differs between processes, and so do the last bits of a result. `kernels` is a directory that
+    stores the choices. Processes that share the directory compute the same bits.
     """
 
     def __init__(
@@ -101,9 +101,10 @@ class Batched(Generic[S]):
     def over_seeds(
         self, function: Callable[P, T], donate: bool = False, concurrent: bool = False
     ) -> Callable[P, T]:
-        """Return a function of one seed, vectorised over all seeds and compiled on first use.
+        """Vectorise a function of one seed over all seeds, and return it compiled on first use.
 
-        `donate` and `concurrent` are those of `Stage`.
+        All arguments and results of the returned function have the seeds as first axis. `donate`
+        and `concurrent` are explained in `Stage`.
         """
         mapped = jax.vmap(function)
         if self._devices > 1:
@@ -118,9 +119,10 @@ class Batched(Generic[S]):
         )
 
     def start(self, keys: Array, archive: Archive | None = None) -> S:
-        """Return the state of all seeds after the initial evaluations, from keys [seeds].
+        """Evaluate the initial policies of all seeds. Returns the state before the first iteration.
 
-        Their archives are empty before, or those given.
+        `keys` [seeds] has one random key per seed. The seeds start from `archive`, whose arrays
+        have the seeds as first axis, or from empty archives if it is None.
         """
         if archive is not None:
             # Copied, because the stages reuse the buffers of a state.
@@ -134,21 +136,25 @@ class Batched(Generic[S]):
     def step(self, state: S, keys: Array) -> tuple[S, Metrics]:
         """Run one iteration of all seeds and return the next state and the metrics.
 
-        The keys [seeds] are those of the iteration. The input state is donated: do not use it
-        again.
+        `keys` [seeds] come from `iteration_keys`. The input state is donated: do not use it
+        afterwards.
         """
         return self.compiled.step(state, keys)
 
     def shapes(self, keys: Array) -> S:
-        """Return the shapes and types of a state of all seeds, without computing any array."""
+        """Return a state of all seeds with shapes and types in place of arrays.
+
+        No array is computed.
+        """
         size = (self.seeds, self.algorithm.cells, self.algorithm.problem.descriptor_size)
         centroids = jax.ShapeDtypeStruct(size, jnp.float32)
         return _shapes(jax.eval_shape(self.compiled.init, keys, centroids))
 
     def reevaluate(self, archive: Archive, actors: Array | None, keys: Array) -> Reevaluation:
-        """Evaluate archives and actors [seeds, ...] again and return their scores [seeds].
+        """Evaluate the archives and actors of all seeds again and return their scores.
 
-        The requests have the shape of those in training, so that the same program runs.
+        All arrays have the seeds as first axis. The requests have the same shape as in training, so
+        that the same compiled program runs.
         """
         self._make_kernel_directory()
         batch, cells = self.algorithm.batch, archive.fitness.shape[1]
@@ -175,9 +181,10 @@ class Batched(Generic[S]):
         return self._score(archive, joined(elites), joined(actor) if actor else None)
 
     def evaluate(self, policies: Array, actors: Array | None, keys: Array) -> Evaluation:
-        """Return the results of policies [seeds, batch, P] as arrays [seeds, rows, ...].
+        """Run one episode of each of the policies [seeds, batch, P] and return the results.
 
-        They are evaluated by the compiled program that fills the archive.
+        The results are [seeds, rows, ...]: first the policies, then the actor rollouts that a
+        request of training includes. The compiled program is the one that fills the archive.
         """
         seeds, batch, problem = self.seeds, self.algorithm.batch, self.algorithm.problem
         return self.compiled.evaluate(
@@ -194,9 +201,10 @@ class Batched(Generic[S]):
         )
 
     def compile(self, state: S, keys: Array) -> int:
-        """Compile the stages of an iteration and return the bytes of memory that it needs.
+        """Compile the stages of an iteration and return the memory, in bytes, that it needs.
 
-        `state` is a state or its shapes. The result is 0 if the memory is unknown.
+        `state` is a state or its shapes. If the compiler does not report its memory, the result is
+        only the size of the state.
         """
         self._make_kernel_directory()
         held, sizes = size_in_bytes(state), []
@@ -221,9 +229,9 @@ class Batched(Generic[S]):
 
 @functools.cache
 def _concurrent_options() -> CompilerOptions:
-    """Return the compiler options for concurrent kernels on a GPU.
+    """Return the compiler options that let GPU kernels run concurrently.
 
-    The result is empty without a GPU, or if the compiler does not know the options.
+    Returns an empty dictionary without a GPU, or if the compiler does not know the options.
     """
     options: CompilerOptions = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
     if jax.default_backend() != "gpu":
@@ -236,7 +244,7 @@ def _concurrent_options() -> CompilerOptions:
 
 
 def devices_for(seeds: int) -> int:
-    """Return how many devices share the seeds: all local ones if they share evenly, else one."""
+    """Return how many local devices to use: all if the seeds divide evenly among them, else 1."""
     count = len(jax.local_devices())
     return count if seeds % count == 0 else 1
 
@@ -245,19 +253,19 @@ def devices_for(seeds: int) -> int:
 
 
 def seed_keys(seeds: Iterable[int]) -> Array:
-    """Return the JAX random keys [seeds] of seeds given as numbers."""
+    """Return the JAX random key of each seed, as an array [seeds]."""
     return jnp.stack([jax.random.key(seed) for seed in seeds])
 
 
 def iteration_keys(keys: Array, iteration: int) -> Array:
-    """Return the random keys [seeds] of an iteration, from the keys [seeds] of the seeds."""
+    """Return the random keys [seeds] of an iteration. `keys` [seeds] come from `seed_keys`."""
     return jax.vmap(lambda key: jax.random.fold_in(key, iteration))(keys)
 
 
 def reevaluation_keys(keys: Array) -> Array:
-    """Return the random keys [seeds] of a re-evaluation, from the keys [seeds] of the seeds.
+    """Return the random keys [seeds] of a re-evaluation. `keys` [seeds] come from `seed_keys`.
 
-    They are those of an iteration number that no training reaches.
+    They are the keys of an iteration number that training never reaches.
     """
     return iteration_keys(keys, 2**31 - 1)
 
@@ -266,7 +274,7 @@ def reevaluation_keys(keys: Array) -> Array:
 
 
 def size_in_bytes(tree: SearchState) -> int:
-    """Return the size in bytes of all arrays of a state, or of its shapes."""
+    """Return the total size in bytes of a state's arrays. The state may hold shapes only."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
@@ -275,7 +283,7 @@ def _shapes(tree: T) -> T:
 
 
 def _compiled_size(compiled: jax.stages.Compiled) -> int:
-    """Return the bytes that a compiled program holds while it runs, or 0 if that is unknown."""
+    """Return the number of bytes that a compiled program holds while it runs, or 0 if unknown."""
     analysis = compiled.memory_analysis()
     if analysis is None:
         return 0
@@ -285,7 +293,10 @@ def _compiled_size(compiled: jax.stages.Compiled) -> int:
 
 
 def _results(evaluation: Evaluation, rows: slice) -> Results:
-    """Return fitness, descriptors and validity [seeds, n] of some episodes of an evaluation."""
+    """Return the fitness, descriptors and validity of the episodes `rows` of an evaluation.
+
+    The arrays of the evaluation and of the result are [seeds, episodes, ...].
+    """
     return Results(
         evaluation.fitness[:, rows], evaluation.descriptors[:, rows], evaluation.valid[:, rows]
     )

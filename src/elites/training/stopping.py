@@ -34,10 +34,12 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Context that delays Ctrl-C until the current iteration ends. A second Ctrl-C raises at once.
+    """Context manager that delays Ctrl-C until the current iteration ends.
+
+    `received` says whether Ctrl-C was pressed. A second Ctrl-C raises at once.
 
     An iteration updates its state in place, so an interrupted one would leave no result. Signal
-    handlers that the caller installed stay in place. Only the main thread delays Ctrl-C.
+    handlers that the caller installed stay in place. Ctrl-C is delayed only in the main thread.
     """
 
     def __init__(self):

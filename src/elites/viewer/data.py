@@ -22,6 +22,7 @@ from elites.runs.checkpoint import WEIGHTS
 from elites.runs.directory import CONFIG, ENVIRONMENT, FACTS, METRICS, RunDirectory, RunError
 from elites.runs.voronoi import polygons
 from elites.tasks.axes import axes_of_facts
+from elites.words import plain
 
 
 class NotFoundError(ValueError):
@@ -79,7 +80,7 @@ def describe(run: RunDirectory) -> dict[str, Any]:
     snapshot_iterations = iterations(run)
     return {
         "id": identity(run),
-        "name": run.path.resolve().name,
+        "name": plain(run.path.resolve().name, 200),
         "task": facts["task"],
         "algorithm": facts["algorithm"],
         "seeds": list(run.config().seed_numbers),
@@ -114,7 +115,7 @@ def _trained_on(run: RunDirectory) -> str | None:
     """
     try:
         session = directories.read_json(run / ENVIRONMENT)[-1]
-        return None if session["backend"] == "cpu" else str(session["device"])
+        return None if session["backend"] == "cpu" else plain(str(session["device"]), 200)
     except (OSError, RunError, LookupError, TypeError):
         return None  # the device is only displayed
 

@@ -11,7 +11,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from elites import tasks
 from elites.core import networks
 from elites.runs import checkpoint as checkpoints
 from elites.runs import saved
@@ -31,8 +30,8 @@ class Player:
 
     def __init__(self, run: RunDirectory):
         self.run, self.identity = run, data.identity(run)
-        self.task = tasks.make(run.config().task)
         self._reader = saved.Reader(run)
+        self.task = self._reader.task
         self._rollout_lock = threading.Lock()
         self._latest_lock = threading.Lock()
         self._latest: dict[str, int] = {}  # number of the latest request of each page

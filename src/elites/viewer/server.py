@@ -3,14 +3,17 @@
 The server binds 127.0.0.1. Other web sites in the same browser could still send requests to it.
 A request must therefore name this server as its Host. If the browser names the page that sends the
 request, it must be this server's page. On any other address, every request needs a token: first in
-the link, later in a cookie. No file is served by its path on the disk. The files of the page are
-read once into a table, and the data of a run is available through endpoints only.
+the link, later in a cookie. `elites.viewer.connections` limits the connections, and refuses those
+without a token before their requests are parsed. No file is served by its path on the disk. The
+files of the page are read once into a table, and the data of a run is available through endpoints
+only.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hmac
 import ipaddress
 import os
@@ -31,29 +34,22 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from elites import output
 from elites.runs.directory import RunDirectory, RunError
 from elites.viewer import data
 from elites.viewer.api import endpoints, page_files
+from elites.viewer.connections import HEADERS, Connection, Gate
 from elites.viewer.player import Player
+from elites.words import plain
 
 LOCAL = "127.0.0.1"
 FIRST_PORT, TRIES = 8765, 50
+QUEUE = 1024  # connections that the operating system keeps until they are accepted
 KINDS = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     "": "text/plain; charset=utf-8",
-}
-HEADERS = {
-    # Allow this server's own files only: no inline scripts, no other hosts, no frames.
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-resource-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "cache-control": "no-store",
 }
 
 
@@ -105,7 +101,7 @@ def application(run: RunDirectory, player: Player, guard: Guard) -> Any:
 
 def _refusal(code: int, text: str) -> JSONResponse:
     """Return a response with a status code and an error message as JSON."""
-    return JSONResponse({"error": text}, status_code=code)
+    return JSONResponse({"error": plain(text)}, status_code=code)
 
 
 # --------------------------------------------------------------------------------------- access
@@ -209,7 +205,7 @@ def bind(host: str, port: int | None) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, candidate))
-            listener.listen(128)
+            listener.listen(QUEUE)
             return listener
         except OSError as error:
             listener.close()
@@ -226,8 +222,32 @@ def bind(host: str, port: int | None) -> socket.socket:
     )
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Server that finishes a rollout after the first signal and exits at once after the second."""
+
+    def __init__(self, app: Any, gate: Gate):
+        protocol: Any = functools.partial(Connection, gate)
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=protocol,
+                ws="none",
+                interface="asgi3",
+                proxy_headers=False,
+                timeout_keep_alive=gate.limits.idle_seconds,
+                backlog=64,  # so many connections are accepted at once, before others are closed
+                log_level="error",
+                server_header=False,
+                lifespan="off",
+                access_log=False,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to serve on sockets that are bound."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(QUEUE)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Stop the server after the running rollout. End the process if it is stopping already."""
@@ -257,14 +277,18 @@ def serve(
         everywhere = host in ("", "0.0.0.0", "::")
         shown = platform.node() if everywhere else f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{bound}/" + (f"?token={token}" if token else "")
-        app = application(run, player, Guard(host, bound, token))
-        config = uvicorn.Config(
-            app, log_level="warning", server_header=False, lifespan="off", access_log=False
-        )
-        server = _Server(config)
-        threading.Thread(target=player.compile, daemon=True).start()
+        guard = Guard(host, bound, token)
+        gate = Gate(token, guard.cookie, output.complain)
+        server = Server(application(run, player, guard), gate)
+        compiling = threading.Thread(target=player.compile, daemon=True)
+        compiling.start()
         print(f"{run.path}: {address}  (stop with Ctrl-C)", flush=True)
         if open_browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
+        if summary := gate.summary():
+            output.complain(summary)
+        if compiling.is_alive():  # it cannot be stopped, and would make the interpreter abort
+            output.finish()
+            os._exit(0)

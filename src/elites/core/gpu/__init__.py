@@ -3,7 +3,7 @@
     td3.py       TD3 training as a few kernels per step
     kernels.py   the kernels themselves, written in Pallas
 
-The rest of `core` asks the two functions below and runs on any device. Importing this package does
+The rest of `core` calls the two functions below and runs on any device. Importing this package does
 not import Pallas.
 """
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 def td3_training(td3: TD3) -> Training | None:
-    """Return the function that trains this learner with GPU kernels, or None.
+    """Return a function that trains this learner with GPU kernels, or None.
 
-    The function computes the same as `td3.train_plain`.
+    The function takes (state, batches, noise) and returns the same result as `td3.train_plain`, up
+    to rounding.
 
     Returns None when this process has no suitable GPU, when this JAX lacks the Pallas compiler, or
     when the kernels do not support the learner's networks.
@@ -41,7 +42,7 @@ def td3_training(td3: TD3) -> Training | None:
 
 
 def product_dtype() -> jnp.dtype | type:
-    """Return the type in which `action_gradients` multiplies: float16 on a GPU, else float32.
+    """Return the type of the matrix products in `action_gradients`: float16 on a GPU, else float32.
 
     GPUs multiply float32 in TF32, which has ten bits of mantissa. Float16 has the same ten bits and
     needs half the memory traffic.

@@ -45,7 +45,10 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # Adam's constants, the defaults of op
 
 @dataclasses.dataclass(frozen=True)
 class NetworkLayout:
-    """Positions of the weights and biases in the vector of a network with two hidden layers."""
+    """Positions of weights and biases in the parameter vector of a network.
+
+    The network has two hidden layers.
+    """
 
     inputs: int
     hidden1: int
@@ -56,12 +59,15 @@ class NetworkLayout:
 
     @classmethod
     def of(cls, network: MLP, skipped: tuple[int, int] = (0, 0)) -> NetworkLayout:
-        """Return the positions of weights and biases in the vector of a network."""
+        """Return the layout of a network with two hidden layers.
+
+        `skipped` is the (start, count) of the columns of the critic's inputs that it does not read.
+        """
         return cls(*network.sizes, skipped=skipped)
 
     @property
     def bias1(self) -> int:
-        """Position of the bias of the first layer. Its weights are at position 0."""
+        """Position of the first layer's bias. The first layer's weights begin at position 0."""
         return self.inputs * self.hidden1
 
     @property
@@ -86,20 +92,20 @@ class NetworkLayout:
 
     @property
     def padded_outputs(self) -> int:
-        """Number of outputs of the network, padded for the GPU's matrix units."""
+        """Number of outputs, rounded up to 16, 32 or 64 for the GPU's matrix units."""
         return next(width for width in OUTPUT_WIDTHS if width >= self.outputs)
 
     @property
     def padded_size(self) -> int:
-        """Length of the network's padded vector.
+        """Number of parameters of the network, rounded up to a multiple of 64.
 
-        With this length, vectors stored one after the other are all aligned.
+        Networks stored one after the other with this spacing are all aligned in memory.
         """
         return -(-(self.bias3 + self.outputs) // 64) * 64
 
     @property
     def tiles(self) -> tuple[int, int]:
-        """Numbers of tiles of the first layer's and of the second layer's weights."""
+        """Number of tiles of the first layer's weights, and of the second layer's weights."""
         across = self.hidden1 // TILE
         return -(-self.inputs // TILE) * across, across * (self.hidden2 // TILE)
 
@@ -110,7 +116,7 @@ class NetworkLayout:
 
 
 class KernelConfig(NamedTuple):
-    """Sizes and rates, known at compile time, for which the kernels are compiled."""
+    """Sizes and learning rates that the kernels are compiled for."""
 
     actor: NetworkLayout
     critic: NetworkLayout
@@ -127,19 +133,19 @@ class KernelConfig(NamedTuple):
 
     @property
     def stride(self) -> int:
-        """Number of elements from one column of packed transitions to the next."""
+        """Length of a column of packed transitions: the batch size, rounded up to whole blocks."""
         return -(-self.batch_size // BLOCK_ROWS) * BLOCK_ROWS
 
     @property
     def columns(self) -> int:
-        """Number of columns of the data of one step, see `td3.pack_batches`."""
+        """Number of columns that `gpu.td3.pack_batches` packs for one training step."""
         return 2 * self.critic.inputs + 3
 
 
 class NetworkState(NamedTuple):
     """Parameters, Adam moments and target parameters of the actor or of both critics.
 
-    Each is one padded vector. The vectors of the two critics follow each other.
+    Each field is one padded vector. For the critics, it holds the first critic and then the second.
     """
 
     parameters: Array
@@ -149,7 +155,7 @@ class NetworkState(NamedTuple):
 
 
 class LayerBuffers(NamedTuple):
-    """Activations and deltas of the hidden layers, and one value per transition."""
+    """Activations and deltas of the hidden layers, and the critic's value of each transition."""
 
     hidden1: Array  # [hidden1 * stride]: column by column
     hidden2: Array  # [hidden2 * stride]
@@ -159,19 +165,22 @@ class LayerBuffers(NamedTuple):
 
 
 class CriticBuffers(NamedTuple):
-    """Layers of the first critic through which the actor's loss is differentiated."""
+    """Scratch memory for the first critic, through which the actor's loss is differentiated."""
 
     hidden1: Array
     delta2: Array
 
 
 def _load(ref: Ref, index, mask=None):
-    """Return the elements at `index` of an array in GPU memory. Masked elements are 0."""
+    """Return the elements of `ref` at `index`. Elements where `mask` is False are 0.
+
+    `ref` is a reference to an array in GPU memory.
+    """
     return triton.load(ref.at[index], mask=mask, other=None if mask is None else 0.0)
 
 
 def _dot(a, b, axes: tuple[int, int] = (1, 0)):
-    """Return the product of two matrices, summed over one axis of each.
+    """Return the product of two matrices, summed over axis axes[0] of `a` and axes[1] of `b`.
 
     The axes (1, 0) give a @ b, and (1, 1) give a @ b.T.
     """
@@ -184,9 +193,10 @@ def _relu(x):
 
 
 def _fold_chunks(count: int, body: Callable, start, chunk: int = CHUNK):
-    """Return the last carry of `body(k, carry)`, run over chunks of `count` indices.
+    """Run carry = body(k, carry) over chunks k of `count` indices, and return the last carry.
 
-    Each k is an array of `chunk` indices.
+    Each k is an array of `chunk` consecutive indices. The last one may go beyond `count`. The first
+    carry is `start`.
     """
 
     def fold_chunk(i, carry):
@@ -201,7 +211,7 @@ def _fold_chunks(count: int, body: Callable, start, chunk: int = CHUNK):
 
 
 class _InputBlock(NamedTuple):
-    """Network inputs of the transitions of one GPU program."""
+    """Network inputs of the BLOCK_ROWS transitions that one GPU program processes."""
 
     data: Ref
     start: Any
@@ -211,13 +221,19 @@ class _InputBlock(NamedTuple):
     stride: int
 
     def read(self, columns, mask):
-        """Return the input columns [BLOCK_ROWS, n]. Masked columns and padding are 0."""
+        """Return the inputs with the indices `columns` [n] as an array [BLOCK_ROWS, n].
+
+        Columns where `mask` [n] is False and rows of padding are 0.
+        """
         at = self.start + columns[None, :] * self.stride + self.rows[:, None]
         return _load(self.data, at, self.valid[:, None] & mask[None, :])
 
 
 def _chunked_product(count: int, left: Callable, right: Callable, shape: tuple[int, int]):
-    """Return the sum of left(k) @ right(k) over the chunks k of `count` indices."""
+    """Return the sum, an array of this shape, of left(k) @ right(k) over chunks k of indices.
+
+    The chunks cover the indices below `count`, see `_fold_chunks`.
+    """
     return _fold_chunks(
         count, lambda k, total: total + _dot(left(k), right(k)), jnp.zeros(shape, jnp.float32)
     )
@@ -228,8 +244,8 @@ def _pre_activations1(
 ):
     """Return the pre-activations of the first layer [BLOCK_ROWS, hidden1].
 
-    The network's parameters begin at `offset`. The inputs from zeroed[0] up to, but not including,
-    zeroed[1] are taken as zero.
+    The network's parameters begin at position `offset` of `parameters`. The inputs
+    zeroed[0]:zeroed[1] are taken as zero.
     """
     units = jnp.arange(net.hidden1)
 
@@ -248,7 +264,7 @@ def _pre_activations1(
 def _activations2(net: NetworkLayout, parameters, offset, read_hidden1: Callable):
     """Return the activations of the second layer [BLOCK_ROWS, hidden2].
 
-    `read_hidden1(k)` reads the units k of the first layer.
+    `read_hidden1(k)` returns the activations [BLOCK_ROWS, n] of the units k [n] of the first layer.
     """
     units = jnp.arange(net.hidden2)
 
@@ -261,10 +277,11 @@ def _activations2(net: NetworkLayout, parameters, offset, read_hidden1: Callable
 
 
 def _activation_gradients1(net: NetworkLayout, parameters, offset, read_delta2: Callable):
-    """Return the derivatives [BLOCK_ROWS, hidden1] with respect to layer 1's activations.
+    """Return the derivatives with respect to the activations of the first layer.
 
-    The derivatives become deltas when the ReLU is applied. `read_delta2(k)` reads the deltas of the
-    units k of the second layer.
+    The result is [BLOCK_ROWS, hidden1]. The caller sets it to 0 for inactive units, which turns it
+    into deltas. `read_delta2(k)` returns the deltas [BLOCK_ROWS, n] of the units k [n] of the
+    second layer.
     """
     units = jnp.arange(net.hidden1)
 
@@ -283,14 +300,21 @@ def _output_weights(net: NetworkLayout, parameters, offset):
 
 
 def _outputs(net: NetworkLayout, parameters, offset, hidden2):
-    """Return a network's outputs [BLOCK_ROWS, padded_outputs] before any nonlinearity."""
+    """Return the outputs [BLOCK_ROWS, padded_outputs] of a network, before tanh.
+
+    `hidden2` [BLOCK_ROWS, hidden2] are the activations of its second layer.
+    """
     outputs = jnp.arange(net.padded_outputs)
     bias = _load(parameters, offset + net.bias3 + outputs, outputs < net.outputs)
     return _dot(hidden2, _output_weights(net, parameters, offset)) + bias[None, :]
 
 
 def _value_and_delta2(net: NetworkLayout, parameters, offset, hidden2):
-    """Return a critic's values [BLOCK_ROWS] and their deltas [BLOCK_ROWS, hidden2] in layer 2."""
+    """Return a critic's values [BLOCK_ROWS] and their derivatives [BLOCK_ROWS, hidden2].
+
+    The derivatives are with respect to the pre-activations of the second layer. `hidden2` are the
+    activations of that layer.
+    """
     weights = _load(parameters, offset + net.weights3 + jnp.arange(net.hidden2))
     bias = _load(parameters, offset + net.bias3 + jnp.zeros((BLOCK_ROWS,), jnp.int32))
     value = jnp.sum(hidden2 * weights[None, :], axis=1) + bias
@@ -298,14 +322,17 @@ def _value_and_delta2(net: NetworkLayout, parameters, offset, hidden2):
 
 
 def _action_weights(config: KernelConfig, critics, offset):
-    """Return the rows [padded actions, hidden1] of a critic's weights that multiply the action."""
+    """Return the rows of a critic's first-layer weights that multiply the action.
+
+    The result is [padded outputs of the actor, hidden1]. Rows of padding are 0.
+    """
     actions, units = jnp.arange(config.actor.padded_outputs), jnp.arange(config.critic.hidden1)
     at = offset + (config.observation_size + actions)[:, None] * config.critic.hidden1
     return _load(critics, at + units[None, :], (actions < config.action_size)[:, None])
 
 
 class _LayerProgram:
-    """One GPU program of the kernels that compute layers, for BLOCK_ROWS transitions."""
+    """GPU program that computes network layers for BLOCK_ROWS transitions."""
 
     def __init__(self, config: KernelConfig, delay_position: int, cycle: Ref, data: Ref):
         step = cycle[0] * config.delay + delay_position
@@ -316,9 +343,9 @@ class _LayerProgram:
         self.next_inputs = self.inputs._replace(start=start + config.critic.inputs * config.stride)
 
     def critic_hidden1(self, critics, offset, block: _InputBlock, action):
-        """Return a critic's first layer [BLOCK_ROWS, hidden1] for `action`.
+        """Return the activations of a critic's first layer [BLOCK_ROWS, hidden1] for `action`.
 
-        The given action replaces the recorded one.
+        The other inputs come from `block`, whose recorded action is ignored.
         """
         start = self.config.observation_size
         recorded = (start, start + self.config.action_size)
@@ -326,10 +353,10 @@ class _LayerProgram:
         return _relu(total + _dot(action, _action_weights(self.config, critics, offset)))
 
     def store(self, ref: Ref, network: Any, layer) -> Callable:
-        """Write a layer [BLOCK_ROWS, width] of a network, and return a function that reads it.
+        """Write a layer [BLOCK_ROWS, width] to GPU memory and return a function that reads it.
 
-        The function takes unit indices. `network` is the index of the network. Call `barrier`
-        before reading.
+        The function takes unit indices [n] and returns [BLOCK_ROWS, n]. Call `barrier` before the
+        first read. `network` is the index of the network among those that `ref` holds.
         """
         width, stride = layer.shape[1], self.config.stride
 
@@ -340,16 +367,16 @@ class _LayerProgram:
         return lambda k: _load(ref, at(k))
 
     def barrier(self) -> None:
-        """Wait until all threads of the program can read what the others have written."""
+        """Wait until each thread of the program can read what the others have written."""
         if not self.config.interpret:  # the interpreter has a single thread
             triton.debug_barrier()
 
 
 def target_values(config: KernelConfig, delay_position: int, cycle: Ref, data: Ref, target_actor,
                   target_critics, next_values, actor_hidden1, critic_hidden1):  # fmt: skip
-    """Compute the values of the next states by one target critic, into `next_values`.
+    """Write one target critic's values of the next states to `next_values`.
 
-    The two hidden layers are scratch memory.
+    `actor_hidden1` and `critic_hidden1` are scratch memory.
     """
     program = _LayerProgram(config, delay_position, cycle, data)
     net, critic = config.actor, pl.program_id(1)
@@ -372,7 +399,10 @@ def target_values(config: KernelConfig, delay_position: int, cycle: Ref, data: R
 
 def backpropagate_critics(config: KernelConfig, delay_position: int, cycle: Ref, data: Ref,
                           critics, layers: LayerBuffers):  # fmt: skip
-    """Compute the values of one critic and their deltas, and write them to `layers`."""
+    """Write the hidden layers of one critic, their deltas and the critic's values to `layers`.
+
+    The deltas are derivatives of the value. They do not yet include the temporal-difference error.
+    """
     program = _LayerProgram(config, delay_position, cycle, data)
     net, critic = config.critic, pl.program_id(1)
     offset = critic * net.padded_size
@@ -393,9 +423,10 @@ def backpropagate_critics(config: KernelConfig, delay_position: int, cycle: Ref,
 def backpropagate_actor(config: KernelConfig, delay_position: int, cycle: Ref, data: Ref, actor,
                         critics, layers: LayerBuffers, scratch: CriticBuffers,
                         delta3):  # fmt: skip
-    """Compute the value of the actor's actions by the first critic, and the actor's deltas.
+    """Write the actor's hidden layers and deltas to `layers`, and its output deltas to `delta3`.
 
-    Writes `layers` and `delta3`, the deltas of the actor's outputs.
+    `layers.value` becomes the first critic's value of the actor's actions. `scratch` is scratch
+    memory.
     """
     program = _LayerProgram(config, delay_position, cycle, data)
     net, critic = config.actor, config.critic
@@ -435,9 +466,9 @@ def backpropagate_actor(config: KernelConfig, delay_position: int, cycle: Ref, d
 
 
 class _Adam(NamedTuple):
-    """Adam step and target update of a network's parameters.
+    """Adam step and target-network update of a network's parameters.
 
-    `before` and `after` hold references to the same memory.
+    `before` and `after` refer to the same memory: one is for reading, the other for writing.
     """
 
     before: NetworkState
@@ -447,7 +478,11 @@ class _Adam(NamedTuple):
     target_rate: float
 
     def __call__(self, at, mask, gradient: Callable) -> None:
-        """Update the parameters at positions `at` in place, by their gradient."""
+        """Update the parameters, moments and target parameters at the positions `at` in place.
+
+        `gradient()` returns the gradient of these parameters. Positions where `mask` is False are
+        left unchanged.
+        """
         g = gradient()  # before the state is read, because registers are scarce
         old = NetworkState(*(_load(ref, at, mask) for ref in self.before))
         mean = BETA1 * old.first_moment + (1.0 - BETA1) * g
@@ -462,29 +497,36 @@ class _Adam(NamedTuple):
 
 
 class _NetworkUpdate(NamedTuple):
-    """Gradient and update of one network from its layers."""
+    """Update of one network by the gradient that its layers and deltas give."""
 
     config: KernelConfig
     net: NetworkLayout
     network: Any
     """Index of the network among those in `layers`."""
     read_inputs: Callable
-    """`read_inputs(k, rows)` reads the network's inputs k [n, rows]."""
+    """`read_inputs(k, rows)` returns the network's inputs k [n] as an array [n, rows]."""
     layers: LayerBuffers
     delta3: Callable
-    """`delta3(rows)` returns the deltas of the outputs [padded_outputs, rows]."""
+    """`delta3(rows)` returns the deltas [padded_outputs, rows] of the network's outputs."""
     delta_scale: Callable
-    """`delta_scale(rows)` returns the factors of the deltas in `layers`."""
+    """`delta_scale(rows)` returns the factors [rows] that multiply the deltas in `layers`."""
     adam: _Adam
 
     def sum_over_rows(self, function: Callable, shape: tuple[int, ...]):
-        """Return the sum of `function(rows)` over all rows of the batch."""
+        """Return the sum, an array of this shape, of function(rows) over chunks of the batch.
+
+        Each `rows` is an array of ROW_CHUNK row indices. The last one may go beyond the batch.
+        """
         total = jnp.zeros(shape, jnp.float32)
         batch_size = self.config.batch_size
         return _fold_chunks(batch_size, lambda rows, t: t + function(rows), total, ROW_CHUNK)
 
     def weight_gradient(self, inputs: Callable, deltas: Callable, shape: tuple[int, int]):
-        """Return a function that returns the gradient of a tile of weights, of this shape."""
+        """Return a function without arguments that returns the gradient of a tile of weights.
+
+        The gradient has this shape. `inputs(rows)` and `deltas(rows)` return the layer's inputs and
+        deltas, [shape[0], rows] and [shape[1], rows].
+        """
 
         def product(rows):
             return _dot(inputs(rows), deltas(rows), (1, 1))
@@ -492,13 +534,16 @@ class _NetworkUpdate(NamedTuple):
         return lambda: self.sum_over_rows(product, shape)
 
     def bias_gradient(self, deltas: Callable, size: int):
-        """Return a function that returns the gradient of `size` elements of a bias."""
+        """Return a function without arguments that returns the gradient [size] of a part of a bias.
+
+        `deltas(rows)` returns the deltas [size, rows] of its units.
+        """
         return lambda: self.sum_over_rows(lambda rows: jnp.sum(deltas(rows), axis=1), (size,))
 
     def activation_reader(self, ref: Ref, width: int, units):
-        """Return a function that reads the activations [n, rows] of units of a layer.
+        """Return a function from row indices to activations [n, rows] of the units `units` [n].
 
-        Rows of padding are 0.
+        `ref` holds the activations of a layer of `width` units. Rows of padding are 0.
         """
 
         def read(rows):
@@ -508,15 +553,18 @@ class _NetworkUpdate(NamedTuple):
         return read
 
     def delta_reader(self, ref: Ref, width: int, units):
-        """Return a function that reads the scaled deltas [n, rows] of a layer."""
+        """Return a function from row indices to scaled deltas [n, rows] of the units `units` [n].
+
+        `ref` holds the unscaled deltas of a layer of `width` units.
+        """
         read = self.activation_reader(ref, width, units)
         return lambda rows: read(rows) * self.delta_scale(rows)[None, :]
 
     def update(self, program) -> None:
-        """Update the part of the network that belongs to one of `net.update_programs`.
+        """Update the part of the network that GPU program number `program` is responsible for.
 
-        The programs are, in this order: the tiles of the weights of the first layer and of the
-        second layer, the parts of their biases, and the parts of the output layer.
+        The programs are numbered in this order: the tiles of the first layer's weights, those of
+        the second layer's weights, the parts of both biases, and the parts of the output layer.
         """
         net, offset = self.net, self.network * self.net.padded_size
         across1, across2 = net.hidden1 // TILE, net.hidden2 // TILE
@@ -527,7 +575,7 @@ class _NetworkUpdate(NamedTuple):
             return (program >= starts[group]) & (program < starts[group + 1])
 
         def tile(group: int, across: int):
-            """Return the rows and the columns of the program's tile."""
+            """Return the row and column indices [TILE] of the program's tile within its group."""
             index = program - starts[group]
             t = jnp.arange(TILE)
             return (index // across) * TILE + t, (index % across) * TILE + t
@@ -578,7 +626,7 @@ class _NetworkUpdate(NamedTuple):
 
 
 class _UpdateProgram:
-    """One GPU program of the kernels that update networks."""
+    """GPU program that updates a part of a network."""
 
     def __init__(self, config: KernelConfig, delay_position: int, cycle: Ref, data: Ref,
                  corrections: Ref):  # fmt: skip
@@ -587,7 +635,11 @@ class _UpdateProgram:
         self.start = self.step * (config.columns * config.stride)
 
     def inputs(self, net: NetworkLayout) -> Callable:
-        """Return a function that reads the inputs k [n, rows] of a network."""
+        """Return a function that reads a network's inputs from the packed transitions.
+
+        It takes the indices k [n] of the inputs and the indices `rows` of the transitions, and
+        returns an array [n, rows].
+        """
 
         def read(k, rows):
             column = k + jnp.where(k >= net.skipped[0], net.skipped[1], 0)
@@ -598,13 +650,20 @@ class _UpdateProgram:
         return read
 
     def adam(self, before: NetworkState, after: NetworkState, optimiser: int, rate: float) -> _Adam:
-        """Return the Adam rule. `optimiser` is 0 for the critics and 1 for the actor."""
+        """Return the Adam update for the current training step.
+
+        `optimiser` is 0 for the critics and 1 for the actor, and `rate` is its learning rate.
+        """
         at = 4 * self.step + 2 * optimiser
         pair = self.corrections[at], self.corrections[at + 1]
         return _Adam(before, after, pair, rate, self.config.target_rate)
 
     def mean(self, function: Callable):
-        """Return the mean of `function(rows)` over the rows of the batch."""
+        """Return the mean of function(rows) over the batch, a scalar.
+
+        `function` maps an array of row indices to one number for each row, and to 0 beyond the
+        batch.
+        """
         zero = jnp.zeros((ROW_CHUNK,), jnp.float32)
         batch_size = self.config.batch_size
         total = _fold_chunks(batch_size, lambda rows, t: t + function(rows), zero, ROW_CHUNK)
@@ -614,14 +673,17 @@ class _UpdateProgram:
 def update_critics(config: KernelConfig, delay_position: int, cycle: Ref, data: Ref,
                    corrections: Ref, next_values, layers: LayerBuffers, losses,
                    before: NetworkState, losses_after, after: NetworkState):  # fmt: skip
-    """Update one tile of one critic in place. The critic's first program adds its loss."""
+    """Update the part of a critic that belongs to one GPU program, in place.
+
+    Program 0 of each critic also adds the critic's mean squared error to the summed losses.
+    """
     program = _UpdateProgram(config, delay_position, cycle, data, corrections)
     net, index, critic = config.critic, pl.program_id(0), pl.program_id(1)
 
     def td_error(rows):
-        """Return the temporal-difference errors of rows.
+        """Return the temporal-difference errors [rows] of the transitions with these row indices.
 
-        Truncated transitions and padding have 0.
+        The error is 0 for truncated transitions and for padding.
         """
         valid = rows < config.batch_size
         at = program.start + 2 * net.inputs * config.stride + rows
@@ -650,7 +712,10 @@ def update_critics(config: KernelConfig, delay_position: int, cycle: Ref, data: 
 def update_actor(config: KernelConfig, delay_position: int, cycle: Ref, data: Ref,
                  corrections: Ref, layers: LayerBuffers, delta3, loss,
                  before: NetworkState, loss_after, after: NetworkState):  # fmt: skip
-    """Update one tile of the actor in place. The first program adds the loss."""
+    """Update the part of the actor that belongs to one GPU program, in place.
+
+    Program 0 also adds the actor's loss to the summed loss.
+    """
     program = _UpdateProgram(config, delay_position, cycle, data, corrections)
     net, index = config.actor, pl.program_id(0)
 

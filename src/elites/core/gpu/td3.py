@@ -80,7 +80,7 @@ def train(
     factor: Array | None = None,
     interpret: bool = False,
 ) -> tuple[TD3State, Losses]:
-    """Run all training steps of an iteration with kernels. Returns the new state and mean losses.
+    """Train a learner for an iteration with GPU kernels. Returns the new state and the mean losses.
 
     `factor` [] multiplies both learning rates.
 
@@ -135,7 +135,7 @@ def train(
 
 
 def _updated_adam(adam: AdamState, network: NetworkState, steps: int) -> AdamState:
-    """Return Adam's state after `steps` more steps, with the moments of `network`."""
+    """Return an Adam state with its count increased by `steps` and the moments of `network`."""
     count = adam[0].count + steps
     moments = adam[0]._replace(count=count, mu=network.first_moment, nu=network.second_moment)
     return (moments, *adam[1:])
@@ -144,15 +144,15 @@ def _updated_adam(adam: AdamState, network: NetworkState, steps: int) -> AdamSta
 def pack_batches(
     config: KernelConfig, inputs: Array, next_inputs: Array, scalars: list[Array]
 ) -> Array:
-    """Return the data of all training steps as one vector, which the kernels read.
+    """Return the data of all training steps as one vector that the kernels read.
 
-    The columns of a step are, in this order:
+    For each step, it holds these columns in this order:
 
     - `inputs` [steps, N, inputs]: observation, action and target descriptor
     - `next_inputs` [steps, N, inputs]: the same for the next state, with noise as the action
     - three `scalars` [steps, N]: reward, discount of the next value, mask of the error
 
-    A column is contiguous and padded to `config.stride`.
+    A column holds one number for each of the N transitions, padded to `config.stride` elements.
     """
     rows = jnp.concatenate([inputs, next_inputs, *(s[..., None] for s in scalars)], axis=-1)
     columns = jnp.swapaxes(rows, -1, -2)
@@ -163,10 +163,11 @@ def pack_batches(
 def bias_corrections(
     critic_count: ArrayLike, actor_count: ArrayLike, steps: int, delay: int
 ) -> Array:
-    """Return the factors of Adam's bias correction for all training steps.
+    """Return the factors of Adam's bias correction as one vector [4 * steps].
 
-    A step has four: for the first and second moment of the critics, then of the actor. The counts
-    are the numbers of steps that the optimisers have made before.
+    Each step has four: for the first and second moment of the critics, then of the actor.
+    `critic_count` and `actor_count` are the numbers of steps that the optimisers have already
+    taken.
     """
     step = jnp.arange(steps)
     counts = jnp.stack([critic_count + step + 1, actor_count + step // delay + 1], axis=1)
@@ -177,7 +178,10 @@ def bias_corrections(
 def pad_state(
     net: NetworkLayout, parameters: Array, adam: AdamState, target: Array
 ) -> NetworkState:
-    """Return the state of one network [P] or of two [2, P] as padded vectors."""
+    """Return the parameters, Adam moments and target parameters of networks as padded vectors.
+
+    `parameters` and `target` are [P] for one network or [2, P] for two.
+    """
 
     def pad(x: Array) -> Array:
         rows = x.reshape(-1, x.shape[-1])
@@ -188,9 +192,9 @@ def pad_state(
 
 
 def unpad_state(net: NetworkLayout, state: NetworkState, like: Array) -> NetworkState:
-    """Return a network's state without padding, each vector in the shape of `like`.
+    """Return the network state with padding removed and every vector in the shape of `like`.
 
-    Inverse of `pad_state`.
+    It is the inverse of `pad_state`. The shape is [P] for one network or [2, P] for two.
     """
     rows = (x.reshape(-1, net.padded_size) for x in state)
     return NetworkState(*(r[:, : like.shape[-1]].reshape(like.shape) for r in rows))
@@ -211,7 +215,8 @@ def _call_kernel(
 ) -> tuple:
     """Run a kernel on pytrees of arrays and return its outputs as a tuple of pytrees.
 
-    The last `aliased` inputs are updated in place: they share memory with the first outputs.
+    `outputs` gives their shapes and types. The last `aliased` inputs are updated in place: they
+    share memory with the first outputs.
     """
     arrays, structure = jax.tree.flatten(inputs)
     shapes, out_structure = jax.tree.flatten(outputs)
@@ -236,7 +241,7 @@ def _call_kernel(
 
 
 class Carry(NamedTuple):
-    """State of the loop over training steps."""
+    """State of the loop over training steps: the networks and the summed losses."""
 
     critic_losses: Array  # [2]: summed over the steps
     critics: NetworkState
@@ -252,10 +257,10 @@ def run_step(
     corrections: Array,
     carry: Carry,
 ) -> Carry:
-    """Run one training step and return the new networks and summed losses.
+    """Run one training step and return the updated networks and the summed losses.
 
-    The step is number `delay_position` of the delay cycle with the index `cycle` [1]. The step at
-    position 0 also updates the actor.
+    `cycle` [1] is the index of the delay cycle, and `delay_position` the step's index within it.
+    The step at position 0 also updates the actor.
     """
     rows, critic_layout, actor_layout = config.stride, config.critic, config.actor
     blocks, actor, critics = -(-config.batch_size // BLOCK_ROWS), carry.actor, carry.critics
@@ -311,9 +316,9 @@ def run_steps(
     *,
     count: int,
 ) -> Carry:
-    """Run `count` training steps.
+    """Run `count` training steps and return the updated networks and the summed losses.
 
-    Returns the updated networks and the losses summed over the steps.
+    `data` comes from `pack_batches`, and `corrections` from `bias_corrections`.
     """
 
     def run_cycle(i: Array, carry: Carry) -> Carry:

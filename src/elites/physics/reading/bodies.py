@@ -33,7 +33,10 @@ class Body:
 
 
 def read_bodies(data: Mapping[str, Any], name: str) -> list[Body]:
-    """Return all bodies of a model file, of which at least one must move."""
+    """Return all bodies of a model file, given as a dictionary.
+
+    Raises a ModelError if there are none or none can move. `name` names the model in messages.
+    """
     entries = read_list(data, "bodies", name)
     if not entries:
         raise ModelError(f"{name}: bodies is empty")

@@ -38,7 +38,7 @@ class Collider:
     def half_axis(self) -> np.ndarray:
         """Return the vector [3] from the centre of a capsule to the upper end of its segment.
 
-        The vector is zero for a sphere.
+        It is in the frame of the body, and zero for shapes other than capsules.
         """
         if self.kind != "capsule":
             return np.zeros(3)
@@ -46,9 +46,10 @@ class Collider:
         return rotations.quat_rotate(self.rotation, np.array([0.0, 0.0, length / 2 - radius]))
 
     def points(self, both_ends: bool = False) -> tuple[list[np.ndarray], float]:
-        """Return the points that can touch a plane, in the frame of the body, and their radius.
+        """Return the points [3] that can touch a plane, in the frame of the body, and their radius.
 
-        `both_ends` includes the end of a capsule that does not touch planes.
+        They are the corners of a box, with radius 0, or the centres of a sphere or of a capsule's
+        ends. `both_ends` includes the end of a capsule that does not touch planes.
         """
         if self.kind == "box":
             corners = [
@@ -63,7 +64,10 @@ class Collider:
 
 
 def read_colliders(body: Mapping[str, Any], label: str, fixed: bool) -> tuple[Collider, ...]:
-    """Return all colliders of a body of a model file. Only a fixed body can have a plane."""
+    """Return all colliders of a body, given as an entry of a model file.
+
+    Raises a ModelError if a body that is not fixed has a plane.
+    """
     parts = read_list(body, "colliders", label, required=False)
     return tuple(
         _read_collider(part, f"{label}, collider {i}", fixed) for i, part in enumerate(parts)
@@ -96,7 +100,10 @@ def _read_collider(part: Any, where: str, fixed: bool) -> Collider:
 
 
 def _read_shape(kind: str, shape: Mapping[str, Any], where: str) -> tuple[tuple[float, ...], int]:
-    """Return the size of a collider's shape, and which end of it touches planes (0 for both)."""
+    """Return the size of a collider's shape, and the end of it that touches planes.
+
+    The size is as in `Shape`. The end is +1 or -1 for a capsule, or 0 if it does not matter.
+    """
     if kind == "capsule":
         return _read_capsule(shape, where)
     if kind == "sphere":

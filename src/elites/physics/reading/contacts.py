@@ -13,9 +13,10 @@ from elites.physics.tables import GroundContacts, WallContacts, column, columns,
 def contact_tables(
     data: Mapping[str, Any], bodies: Sequence[Body], index: Mapping[str, int], name: str
 ) -> tuple[GroundContacts | None, WallContacts | None]:
-    """Return the tables of ground and wall contacts of all pairs in `collide_include`.
+    """Return the tables of ground contacts and of wall contacts between the bodies of a model.
 
-    A table is None if there is no such contact.
+    They list the contacts of all pairs in the model's field `collide_include`. A table is None if
+    it would be empty. `index` gives the row of each moving body by its name.
     """
     named = {body.name: body for body in bodies}
     ground: list[tuple] = []
@@ -29,7 +30,11 @@ def contact_tables(
 
 
 def _read_pair(entry: Any, bodies: Mapping[str, Body], where: str) -> tuple[Body, Body] | None:
-    """Return the moving and the fixed body of a pair, or None if both are fixed."""
+    """Return the moving and the fixed body of an entry of `collide_include`.
+
+    Returns None if both are fixed. Raises a ModelError if both move. `bodies` are all bodies by
+    name.
+    """
     check_fields(entry, "first second", where)
     names = [entry.get("first"), entry.get("second")]
     for name in names:
@@ -54,7 +59,11 @@ def _add_pair(
     walls: list[tuple],
     where: str,
 ) -> None:
-    """Add the contacts between all colliders of two bodies to the rows `ground` and `walls`."""
+    """Append rows for the contacts between two bodies to the lists `ground` and `walls`.
+
+    Every collider of `robot` can touch every collider of `scenery`. Raises a ModelError for a pair
+    of shapes that is not supported.
+    """
     body = index[robot.name]
     for a in robot.colliders:
         for b in scenery.colliders:

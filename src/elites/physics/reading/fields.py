@@ -1,6 +1,7 @@
 """Read single fields of a body model and check them.
 
-`where` is the beginning of every error message: it names the model and the entry.
+A node is a JSON object of the model file. `where` is the beginning of every error message: it names
+the model and the entry.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ _LARGEST = 1e30
 
 
 class ModelError(ValueError):
-    """Error of a body model that cannot be simulated. The message names the entry and the field."""
+    """Error in a body model. The message names the entry and the field that are wrong."""
 
 
 def check_fields(node: Any, known: str, where: str) -> None:
-    """Raise a ModelError if a node is not an object, or has a field that is not in `known`."""
+    """Raise a ModelError if `node` is not a JSON object, or has a field that is not in `known`.
+
+    `known` holds the names of the allowed fields, separated by spaces.
+    """
     if not isinstance(node, Mapping):
         raise ModelError(f"{where}: expected an object with named fields, got {node!r}")
     for field in node:
@@ -26,7 +30,10 @@ def check_fields(node: Any, known: str, where: str) -> None:
 
 
 def read_list(node: Mapping[str, Any], field: str, where: str, required: bool = True) -> list[Any]:
-    """Return the list in a field of a node. An optional list that is missing is empty."""
+    """Return the list in a field of the JSON object `node`.
+
+    A missing list is a ModelError if it is `required`, and otherwise empty.
+    """
     if field not in node and not required:
         return []
     value = node.get(field)
@@ -36,7 +43,7 @@ def read_list(node: Mapping[str, Any], field: str, where: str, required: bool = 
 
 
 def read_object(node: Mapping[str, Any], field: str, where: str) -> Mapping[str, Any]:
-    """Return the object in a field of a node. A missing one is empty."""
+    """Return the JSON object in a field of `node`, or an empty one if the field is missing."""
     value = node.get(field, {})
     if not isinstance(value, Mapping):
         raise ModelError(f"{where}: {field} must be an object, got {value!r}")
@@ -50,9 +57,10 @@ def read_number(
     default: float | None = None,
     above: float | None = None,
 ) -> float:
-    """Return the number in a field of a node, greater than `above` if that is given.
+    """Return the number in a field of the JSON object `node`, or `default` if it is missing.
 
-    The number must be in the range of single precision. `default` replaces a missing one.
+    Raises a ModelError if there is no number, if it is outside the range of single precision, or if
+    it is not greater than `above`.
     """
     value = node.get(field, default)
     # The comparison comes before the conversion: a whole number of 400 digits is not a float.
@@ -66,7 +74,10 @@ def read_number(
 
 
 def read_nonnegative(node: Mapping[str, Any], field: str, where: str) -> float:
-    """Return the number of at least 0 in a field of a node, and 0 if it is missing."""
+    """Return the number in a field of the JSON object `node`, or 0 if it is missing.
+
+    Raises a ModelError if the number is negative.
+    """
     value = read_number(node, field, where, default=0.0)
     if value < 0:
         raise ModelError(f"{where}: {field} must not be negative, got {value!r}")
@@ -76,14 +87,20 @@ def read_nonnegative(node: Mapping[str, Any], field: str, where: str) -> float:
 def read_vector(
     node: Mapping[str, Any], field: str, where: str, above: float | None = None
 ) -> list[float]:
-    """Return the numbers x, y and z in a field of a node. A missing axis is 0."""
+    """Return the numbers [x, y, z] in a field of the JSON object `node`. A missing axis is 0.
+
+    Each must be greater than `above` if that is given.
+    """
     value = read_object(node, field, where)
     check_fields(value, "x y z", f"{where}, {field}")
     return [read_number(value, axis, f"{where}, {field}", 0.0, above) for axis in "xyz"]
 
 
 def read_reference(node: Any, field: str, index: Mapping[str, int], where: str, kind: str) -> int:
-    """Return the index of the entry that a field names, from the indices by name in `index`."""
+    """Return the index of the entry whose name is in a field of the JSON object `node`.
+
+    `index` maps names to indices. `kind` says in the message what the names belong to.
+    """
     value = node.get(field) if isinstance(node, Mapping) else None
     if not isinstance(value, str) or value not in index:
         raise ModelError(f"{where}: {field}: no {kind} named {value!r}; known: {', '.join(index)}")
@@ -91,9 +108,9 @@ def read_reference(node: Any, field: str, index: Mapping[str, int], where: str, 
 
 
 def label_of(entry: Any, i: int, kind: str, where: str) -> str:
-    """Return the label of an entry for error messages.
+    """Return the text that names an entry in error messages, such as "ant: body 'torso'".
 
-    Raises a ModelError if the entry has no name.
+    Raises a ModelError if the entry has no name. `i` is its position in the list of its kind.
     """
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
         raise ModelError(f"{where}: {kind} {i}: name must be a string")
@@ -101,9 +118,9 @@ def label_of(entry: Any, i: int, kind: str, where: str) -> str:
 
 
 def unique_labels(entries: list[Any], kind: str, where: str) -> list[str]:
-    """Return the labels of entries for error messages.
+    """Return the texts that name the entries in error messages, see `label_of`.
 
-    Raises a ModelError if two have the same name.
+    Raises a ModelError if two entries have the same name.
     """
     labels = [label_of(entry, i, kind, where) for i, entry in enumerate(entries)]
     for label in labels:

@@ -30,7 +30,7 @@ _FIELDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Joint:
-    """Joint of a model file. The fields are those of the table `Joints`, and two rotations."""
+    """Joint of a model file: the fields of the table `Joints`, and two rotations."""
 
     name: str
     parent: int
@@ -47,16 +47,23 @@ class Joint:
     high: float
 
     def axis(self, direction: list[int]) -> np.ndarray:
-        """Return an axis [3] of the joint frame, in the frame of the child body."""
+        """Return a direction [3] of the joint frame as a vector in the frame of the child body."""
         return rotations.quat_rotate(self.frame, np.array(direction))
 
     def parent_axis(self, direction: list[int]) -> np.ndarray:
-        """Return an axis [3] of the joint frame, in the frame of the parent body."""
+        """Return a direction [3] of the joint frame as a vector in the frame of the parent body.
+
+        The joint is at angle 0.
+        """
         return rotations.quat_rotate(self.reference, self.axis(direction))
 
 
 def read_joints(data: Mapping[str, Any], index: Mapping[str, int], name: str) -> list[Joint]:
-    """Return all joints of a model file. `index` holds the indices of the moving bodies by name."""
+    """Return all joints of a model file, given as a dictionary.
+
+    `index` maps the names of the moving bodies to their rows. Raises a ModelError if a body is the
+    child of two joints.
+    """
     entries = read_list(data, "joints", name, required=False)
     labels = unique_labels(entries, "joint", name)
     joints = [
@@ -96,7 +103,7 @@ def _read_joint(entry: Mapping[str, Any], index: Mapping[str, int], label: str) 
 
 
 def _read_limits(entry: Mapping[str, Any], label: str) -> tuple[float, float]:
-    """Return the least and the greatest angle of a joint, in degrees."""
+    """Return the lower and the upper angle limit of a joint, in degrees."""
     limits = read_list(entry, "angle_limit", label)
     if len(limits) != 1:
         raise ModelError(f"{label}: angle_limit must have one entry, got {len(limits)}")
@@ -109,7 +116,7 @@ def _read_limits(entry: Mapping[str, Any], label: str) -> tuple[float, float]:
 
 
 def joint_table(joints: Sequence[Joint]) -> Joints:
-    """Return the joints as the table that the engine uses."""
+    """Return the joints as the table `Joints`, which the engine uses."""
     hinge, reference = [1, 0, 0], [0, 0, 1]
     return Joints(
         names=tuple(joint.name for joint in joints),
@@ -133,7 +140,7 @@ def joint_table(joints: Sequence[Joint]) -> Joints:
 def read_actuators(
     data: Mapping[str, Any], joints: Sequence[Joint], name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index [A] of the joint that each actuator drives, and its strength [A, 1]."""
+    """Return the joint index [A] and the strength [A, 1] of each of A actuators of a model file."""
     index = {joint.name: i for i, joint in enumerate(joints)}
     actuated, strength = [], []
     for i, actuator in enumerate(read_list(data, "actuators", name)):

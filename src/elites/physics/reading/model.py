@@ -31,9 +31,9 @@ def load(path: Path) -> Model:
 
 
 def build(data: Mapping[str, Any], name: str = "model") -> Model:
-    """Return the body model given as a dictionary, checked and with its tables.
+    """Return the body model that a dictionary, read from a model file, describes.
 
-    `name` names the model in error messages.
+    Raises a ModelError if it is invalid. `name` names the model in error messages.
     """
     check_fields(data, _FIELDS, name)
     bodies = read_bodies(data, name)

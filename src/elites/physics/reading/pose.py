@@ -31,7 +31,7 @@ _Pose = tuple[np.ndarray, np.ndarray]  # position [3] and rotation [4]
 
 @dataclasses.dataclass
 class _Poses:
-    """Poses of the bodies of a model, filled one by one."""
+    """Poses of the B bodies of a model, filled in one by one."""
 
     position: np.ndarray  # [B, 3]
     rotation: np.ndarray  # [B, 4]
@@ -41,7 +41,7 @@ class _Poses:
 def initial_pose(
     data: Mapping[str, Any], moving: Sequence[Body], joints: Sequence[Joint], table: Joints, name
 ) -> np.ndarray:
-    """Return the state [13, B] of a model's initial pose, with zero velocity."""
+    """Return the state [13, B] of B moving bodies in the initial pose, with zero velocity."""
     angles, placed = _read_defaults(data, moving, table, name)
     poses = _place_bodies(moving, joints, table, angles, placed, name)
     for tree in set(poses.root.tolist()):
@@ -54,9 +54,10 @@ def initial_pose(
 def _read_defaults(
     data: Mapping[str, Any], moving: Sequence[Body], table: Joints, name: str
 ) -> tuple[np.ndarray, dict[str, _Pose]]:
-    """Return the default angle of every joint in radians, and the given poses of bodies by name.
+    """Return the initial angle [J] of each joint in radians, and the poses that the model gives.
 
-    A joint without a given angle is at the middle of its limits.
+    The poses are keyed by the body's name. A joint without a given angle is at the middle of its
+    limits.
     """
     angles = (table.low + table.high)[:, 0].astype(np.float64) / 2
     placed: dict[str, _Pose] = {}
@@ -85,9 +86,10 @@ def _place_bodies(
     placed: Mapping[str, _Pose],
     name: str,
 ) -> _Poses:
-    """Return the poses of all bodies, each placed after its parent.
+    """Return the poses of all moving bodies, with the joints at `angles` [J].
 
-    A body without a parent is at the origin.
+    `placed` holds the given poses by body name. Other bodies are placed relative to their parent,
+    or at the origin if they have none.
     """
     count = len(moving)
     poses = _Poses(np.zeros((count, 3)), np.zeros((count, 4)), np.full(count, -1))
@@ -117,7 +119,7 @@ def _place_bodies(
 
 
 def _child_pose(parent: _Pose, joint: Joint, table: Joints, j: int, angle: float) -> _Pose:
-    """Return the pose of a joint's child body at an angle of the joint.
+    """Return the pose of a joint's child body when the joint is at `angle`, in radians.
 
     `parent` is the pose of the parent body, and `j` the joint's row in the table.
     """
@@ -139,9 +141,9 @@ def _row(vectors: Vec3, j: int) -> np.ndarray:
 
 
 def _set_on_ground(moving: Sequence[Body], poses: _Poses, members: np.ndarray) -> None:
-    """Move a tree of bodies up or down, in `poses`, until its lowest collider touches z = 0.
+    """Move a tree of bodies up or down until its lowest collider touches z = 0.
 
-    `members` are the numbers of its bodies.
+    The tree consists of the bodies with the indices `members`. `poses` is changed in place.
     """
     lowest = min(
         (

@@ -10,5 +10,5 @@ from elites import physics
 
 @functools.cache
 def body_model(name: str) -> physics.Model:
-    """Return the body model read from the file `NAME.json` beside this module."""
+    """Return the body model with this name, read from its JSON file in this folder."""
     return physics.load(Path(__file__).parent / f"{name}.json")
