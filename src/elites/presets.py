@@ -60,6 +60,7 @@ _PRESETS = {
             actor_hidden=(8, 8),
             critic_hidden=(8, 8),
             td3_batch_size=16,
+            progress_batch_size=16,
             critic_steps=6,
             diversity_critic_steps=4,
             pg_steps=3,

@@ -219,6 +219,7 @@ def test_conditioned_networks_see_the_descriptor():
         "dcg_me_sampled_negatives": (5, 7),
         "dcg_me_unconditioned_actor": (3, 7),
         "dcrl_me": (5, 7),
+        "progress_me": (5, 7),
     }
     assert first["dcrl_me"].actor.sizes[1:] == (128, 128, 2)  # it folds into policies
     assert first["dcg_me_unconditioned_actor"].actor.sizes[1:] == (256, 256, 2)
@@ -238,6 +239,7 @@ OFFSPRING = {
     "dcg_me_sampled_negatives": _DCG,
     "dcg_me_unconditioned_actor": _DCG,
     "dcrl_me": {"ga": 128, "pg": 64, "injection": 64},
+    "progress_me": {"ga": 128, "pg": 64, "injection": 64},
 }  # fmt: skip
 PADDED_BATCH = {
     **dict.fromkeys(OFFSPRING, 256),
@@ -402,7 +404,7 @@ def test_an_unknown_hyperparameter_lists_the_known_and_the_nearest():
         ("iterations", "'evaluations'? One iteration is 'batch_size' evaluations"),
         ("critic_lr", "Did you mean 'critic_learning_rate'?"),
         ("gamma", "Did you mean 'discount'?"),
-        ("batch", "Did you mean 'batch_size' or 'td3_batch_size'?"),
+        ("batch", "Did you mean 'batch_size', 'td3_batch_size', 'progress_batch_size' or"),
         ("num_centroids", "Did you mean 'cells'?"),
         ("buffer_size", "Did you mean 'replay_size'?"),
         ("seed", "seeds=[3] trains the seed of that number"),

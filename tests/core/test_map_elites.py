@@ -130,7 +130,7 @@ def parents(trial: Trial, stored: Stored) -> np.ndarray:
 
 CONDITIONED = [
     "dcg_me", "dcg_me_no_actor_evaluation", "dcg_me_sampled_negatives",
-    "dcg_me_unconditioned_actor", "dcrl_me",
+    "dcg_me_unconditioned_actor", "dcrl_me", "progress_me",
 ]  # fmt: skip
 ACTOR_EPISODES = {"dcg_me": BATCH, "dcg_me_unconditioned_actor": BATCH}
 
@@ -239,13 +239,21 @@ COLUMNS = {
     "dcg_me": [*_TRANSITION, "descriptor", "target"],
     "dcg_me_unconditioned_actor": [*_TRANSITION, "descriptor", "target"],
     "dcrl_me": [*_TRANSITION, "descriptor", "target"],
+    "progress_me": [
+        *_TRANSITION,
+        "descriptor",
+        "target",
+        "state_descriptor",
+        "next_state_descriptor",
+    ],
 }
 
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_the_replay_buffer_has_the_columns_that_the_learners_read(name):
     layout = spec_of(name, **(TINY | {"diversity_critic_steps": 1})).layout
-    widths = dict.fromkeys(("descriptor", "target", "state_descriptor", "action"), 2)
+    states = ("state_descriptor", "next_state_descriptor")
+    widths = dict.fromkeys(("descriptor", "target", "action", *states), 2)
     widths |= dict.fromkeys(("observation", "next_observation"), 3)
     assert dict(layout) == {column: widths.get(column, 1) for column in COLUMNS[name]}
 

@@ -88,7 +88,7 @@ def test_children_of_different_pairs_do_not_mix():
 
 ascend = jax.jit(
     variation.ascend,
-    static_argnums=(0, 3, 6),
+    static_argnums=(0, 3, 6, 7),
     compiler_options={"xla_backend_optimization_level": 0},  # compiling is most of the cost
 )
 
@@ -123,6 +123,49 @@ def test_ascent_equals_adam_on_each_parent_alone(conditioned):
     if conditioned:  # another descriptor leads elsewhere
         swapped = reference(parents[0], targets[1])
         assert np.linalg.norm(children[0] - swapped) > 0.05 * change
+
+
+def test_proximity_keeps_children_near_their_parents():
+    """In every step the slope is scaled to size 1, and a force towards the parent is added."""
+    rng = np.random.default_rng(3)
+    policy, critic = MLP((S, 7, A)), MLP((S + A + D, 9, 1), output="linear")
+    parents = 0.6 * rng.normal(size=(3, policy.size)).astype(np.float32)
+    targets = rng.uniform(-1, 1, (3, D)).astype(np.float32)
+    q = 0.6 * rng.normal(size=critic.size).astype(np.float32)
+    observations = rng.normal(size=(12, 10, S)).astype(np.float32)
+    rate, proximity = 5e-3, 2.0
+    children = ascend(policy, parents, targets, critic, q, observations, rate, proximity)
+    acting, judging = Network(policy.sizes, "tanh"), Network(critic.sizes, "linear")
+
+    def reference(parent, target, strength):
+        parent = np.float64(parent)
+        parameters, adam = parent, Adam(rate)
+        for observation in np.float64(observations):
+            n = len(observation)
+            action, activations = acting.forward(parameters, observation)
+            inputs = np.concatenate([observation, action, np.tile(target, (n, 1))], 1)
+            _, judged = judging.forward(np.float64(q), inputs)
+            slope = judging.backward(np.float64(q), judged, np.ones((n, 1)))[1][:, S : S + A]
+            slope = slope / np.abs(slope).mean() - strength * (action - acting(parent, observation))
+            gradient, _ = acting.backward(parameters, activations, -slope / n)
+            parameters = parameters + adam.step(gradient)
+        return parameters
+
+    strengths = [0.2, 2.0, 20.0]
+    expected = np.stack(
+        [reference(p, t, s) for p, t, s in zip(parents, targets, strengths, strict=True)]
+    )
+    change = np.linalg.norm(expected - parents)
+    assert change > 0.1
+    assert np.linalg.norm(children - expected) < 1e-3 * change
+    free = ascend(policy, parents, targets, critic, q, observations, rate)
+
+    def moved(policies):
+        seen = observations[0]
+        pairs = zip(np.float64(policies), np.float64(parents), strict=True)
+        return np.array([np.abs(acting(c, seen) - acting(p, seen)).mean() for c, p in pairs])
+
+    assert moved(children)[2] < 0.5 * moved(free)[2]
 
 
 def sign_critic(observations: int, actions: int) -> tuple[MLP, np.ndarray]:
@@ -248,6 +291,31 @@ def test_policy_gradient_improves_parents_at_the_descriptors_they_reached(quick_
     )  # fmt: skip
     np.testing.assert_allclose(offspring.policies, expected, atol=1e-5)
     assert np.abs(offspring.policies - state.archive.policies[cells]).max() > 1e-3
+
+
+def test_empty_cells_are_aimed_at_in_their_share(quick_compiler):
+    _, state = started()
+    archive = state.archive
+    targets = archive.descriptors[np.zeros(4000, int)]
+    made = variation.replace_by_empty_cells(archive, targets, jax.random.key(0), 0.3)
+    moved = (np.asarray(made) != np.asarray(targets)).any(1)
+    np.testing.assert_allclose(moved.mean(), 0.3, atol=0.03)
+    empty = np.asarray(archive.centroids)[~np.isfinite(archive.fitness)]
+    found = (np.asarray(made)[moved][:, None] == empty[None]).all(-1)
+    assert (found.sum(1) == 1).all()
+    assert found.any(0).all()  # every empty cell is aimed at
+    full = archive._replace(fitness=np.zeros_like(archive.fitness))
+    same = variation.replace_by_empty_cells(full, targets, jax.random.key(0), 1.0)
+    np.testing.assert_array_equal(same, targets)
+
+
+@pytest.mark.parametrize("make_offspring", [variation.policy_gradient, variation.injection])
+def test_offspring_can_aim_at_empty_cells(make_offspring, quick_compiler):
+    _, state, offspring = make(make_offspring, 24, learner=LEARNER, empty=0.5)
+    empty = np.asarray(state.archive.centroids)[~np.isfinite(state.archive.fitness)]
+    at_empty = (np.asarray(offspring.targets)[:, None] == empty[None]).all(-1).any(1)
+    assert 4 < at_empty.sum() < 20
+    cells_reaching(state.archive, offspring.targets[~at_empty])
 
 
 def test_the_greedy_actor_is_one_policy():

@@ -221,7 +221,7 @@ def answer(search, evaluate_) -> None:
     )
 
 
-LEARNING = ["pga_me", "qd_pg", "dcg_me", "dcg_me_unconditioned_actor", "dcrl_me"]
+LEARNING = ["pga_me", "qd_pg", "dcg_me", "dcg_me_unconditioned_actor", "dcrl_me", "progress_me"]
 
 
 @pytest.mark.parametrize("name", LEARNING)
@@ -449,7 +449,7 @@ TINY = {
         ),
         (
             {"episodes": [an_episode(state_descriptors=None)] * 6},
-            "episode 0: qd_pg rewards novel states and needs state_descriptors",
+            "episode 0: qd_pg rewards states and needs state_descriptors",
         ),
     ],
 )

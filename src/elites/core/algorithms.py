@@ -7,6 +7,7 @@
     dcg_me      DCG-MAP-Elites: GA, gradients of a descriptor-conditioned critic, actor rollouts
     dcg_me_*    its three ablations
     dcrl_me     DCRL-MAP-Elites, by the same authors: the actor is injected as offspring
+    progress_me the same with a reward for progress and standardised observations; not published
 
 The numbers come from `hyperparameters.py`; the defaults are the paper's table.
 """
@@ -21,6 +22,8 @@ from elites.core import catalogue, map_elites, map_elites_es
 from elites.core.algorithm import Algorithm
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
+from elites.core.progress import Progress
+from elites.core.schedule import Schedule
 from elites.core.spec import Learner, Spec, Variation
 from elites.core.td3 import TD3
 from elites.core.types import Problem
@@ -187,6 +190,43 @@ def dcrl_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
     return map_elites.algorithm(Spec("dcrl_me", problem, hp, variations, learners))
 
 
+def progress_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
+    """Return the algorithm that `docs/progress.md` derives, on a problem.
+
+    It is DCRL-MAP-Elites whose learner sees standardised observations and is rewarded for progress
+    towards the target. Where the descriptor is a mean over steps, it is rewarded for outcomes.
+    """
+    quarter = _share(hp, 4, "progress_me")
+    rewarded = bool(hp.progress_weight) and problem.final_descriptor
+    discount = hp.progress_discount
+    if discount is None:
+        discount = 0.95 if rewarded else 0.9
+    if hp.lengthscale is None:
+        hp = dataclasses.replace(hp, lengthscale=0.1)
+    rate = hp.progress_learning_rate
+    td3 = dataclasses.replace(
+        conditioned_td3(problem, hp, actor_hidden=hp.policy_hidden), discount=discount,
+        batch_size=hp.progress_batch_size, actor_rate=rate, critic_rate=rate,
+    )  # fmt: skip
+    progress = factor = None
+    if rewarded:
+        weight = Schedule(
+            hp.progress_weight, hp.progress_final_weight, hp.progress_weight_start,
+            hp.progress_weight_end,
+        )  # fmt: skip
+        progress = Progress(weight, hp.progress_reached, hp.progress_uniform, hp.progress_near)
+        factor = Schedule(1.0, hp.progress_final_rate, hp.progress_rate_start, hp.progress_rate_end)
+    learner = Learner("conditioned", td3, False, progress, True, factor)
+    aim = {"learner": "conditioned", "empty": hp.progress_empty if rewarded else 0.0}
+    gradient = partial(policy_gradient, **aim, proximity=hp.progress_proximity)
+    variations = (
+        Variation("ga", 2 * quarter, ga),
+        Variation("pg", quarter, gradient, stores_target=True),
+        Variation("injection", quarter, partial(injection, **aim), stores_target=True),
+    )
+    return map_elites.algorithm(Spec("progress_me", problem, hp, variations, (learner,)))
+
+
 def me_es(problem: Problem, hp: Hyperparameters) -> Algorithm:
     """Return the algorithm MAP-Elites-ES on a problem."""
     if hp.es_samples % 2:
@@ -210,6 +250,7 @@ ALGORITHMS: dict[str, Callable[[Problem, Hyperparameters], Algorithm]] = {
     ),
     "dcg_me_unconditioned_actor": _ablation("dcg_me_unconditioned_actor", actor_conditioned=False),
     "dcrl_me": dcrl_me,
+    "progress_me": progress_me,
 }
 
 

@@ -85,6 +85,39 @@ class Hyperparameters:
     """Distance from all stored states beyond which QD-PG stores a state, see `distances`."""
     novelty_neighbours: int = 5
     """Nearest neighbours that define QD-PG's novelty reward."""
+    progress_weight: float = 3.0
+    """Reward of `progress_me` for progress by half a range, in units of the largest fitness.
+
+    0 rewards the outcome of an episode instead, as `dcrl_me` does.
+    """
+    progress_final_weight: float = 0.7
+    """The same reward when the archive has filled."""
+    progress_weight_start: float = 0.2
+    """Coverage at which the weight of progress begins to fall."""
+    progress_weight_end: float = 0.5
+    """Coverage at which the weight of progress has its final value."""
+    progress_discount: float | None = None
+    """Discount of `progress_me`. None is 0.95, or 0.9 where it rewards outcomes."""
+    progress_batch_size: int = 256
+    """Transitions in a minibatch of `progress_me`. Its PG variation uses `td3_batch_size`."""
+    progress_learning_rate: float = 1e-3
+    """Learning rate of the actor and the critics of `progress_me`."""
+    progress_final_rate: float = 0.2
+    """Share of the learning rate that is left when the archive has filled."""
+    progress_rate_start: float = 0.6
+    """Coverage at which the learning rate begins to fall."""
+    progress_rate_end: float = 0.95
+    """Coverage at which the learning rate has its final value."""
+    progress_reached: float = 0.2
+    """Share of a minibatch whose target becomes the descriptor that the episode reached."""
+    progress_uniform: float = 0.3
+    """Share of a minibatch whose target becomes a uniform one."""
+    progress_near: float = 0.1
+    """Share of a minibatch whose target becomes a place near the robot."""
+    progress_empty: float = 0.5
+    """Share of PG and injected offspring that aim at an empty cell."""
+    progress_proximity: float = 1.0
+    """Middle strength that keeps PG offspring of `progress_me` near their parents. 0 is none."""
     distil_steps: int = 1000
     """Gradient steps in an iteration of 'elites distil'."""
     distil_batch_size: int = 1024
@@ -124,9 +157,14 @@ class Hyperparameters:
 
 _MOST = 2**31 - 1  # the largest signed 32-bit number
 _MOST_CELLS = 1_000_000  # more would take hours to cut, and an archive of terabytes
-_RATES = ("discount", "target_update_rate")
+_RATES = ("discount", "target_update_rate", "progress_discount", "progress_reached",
+          "progress_uniform", "progress_near", "progress_empty", "progress_final_rate",
+          "progress_weight_start", "progress_weight_end", "progress_rate_start",
+          "progress_rate_end")  # fmt: skip
 _POSITIVE = ("policy_learning_rate", "actor_learning_rate", "critic_learning_rate",
-             "es_learning_rate", "es_sigma", "lengthscale", "distil_learning_rate")  # fmt: skip
+             "es_learning_rate", "es_sigma", "lengthscale", "distil_learning_rate",
+             "progress_learning_rate", "progress_final_weight", "progress_final_rate")  # fmt: skip
+_OPTIONAL = ("lengthscale", "progress_discount")
 
 
 def _check_field(name: str, value: Any) -> None:
@@ -141,7 +179,7 @@ def _check_field(name: str, value: Any) -> None:
         most = _MOST_CELLS if name == "cells" else _MOST
         if value > most:
             raise ValueError(f"{name} must be at most {most}, got {value!r}")
-    elif value is None and name == "lengthscale":
+    elif value is None and name in _OPTIONAL:
         return
     elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{name} must be a finite number, got {value!r}")

@@ -18,12 +18,12 @@ import jax
 import jax.numpy as jnp
 
 from elites.core import archive as archives
-from elites.core import counter, distances, networks, novelty, td3
+from elites.core import counter, distances, networks, novelty, progress, standardisation, td3
 from elites.core import replay as replays
 from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
 from elites.core.evaluation import actor_rows, evaluate, shares_trajectory, take
-from elites.core.spec import Spec, State
+from elites.core.spec import Learner, Spec, State
 from elites.core.td3 import Losses
 from elites.core.types import Array, Evaluation, Request, padded_size
 
@@ -87,6 +87,7 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
         evaluations=zero,
         env_steps=counter.zero(),
         rejected=zero,
+        moments=standardisation.unit(spec.problem.observation_size) if spec.standardises else None,
     )
 
 
@@ -140,11 +141,32 @@ def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses
             points = distances.weighted(rows["state_descriptor"], spec.problem.weights)
             reward = novelty.rewards(state.memory, points, spec.hp.novelty_neighbours)
             rows["reward"] = reward[..., None]
+        if learner.progress is not None:
+            noise_key, relabel_key = jax.random.split(noise_key)
+            for name in ("state_descriptor", "next_state_descriptor"):
+                rows[name] = spec.problem.normalise(rows[name])
+            weight = progress.weight_in(learner.progress, state.archive)
+            rows = progress.relabelled_columns(learner.progress, weight, rows, relabel_key)
         batches = td3.Batch.of_columns(rows, learner.td3.critic_conditioned)
-        learners[learner.name], losses[learner.name] = td3.train(
-            learner.td3, state.learners[learner.name], batches, noise_key
-        )
+        learners[learner.name], losses[learner.name] = _train(state, learner, batches, noise_key)
     return state._replace(learners=learners), losses
+
+
+def _train(
+    state: State, learner: Learner, batches: td3.Batch, key: Array
+) -> tuple[td3.TD3State, Losses]:
+    """Train one learner. Returns its new state and the mean losses."""
+    factor = None
+    if learner.rate_factor is not None:
+        factor = learner.rate_factor.at(archives.summary(state.archive).coverage)
+    before = state.learners[learner.name]
+    if not learner.standardised:
+        return td3.train(learner.td3, before, batches, key, factor)
+    assert state.moments is not None
+    before = standardisation.to_standardised(learner.td3, before, state.moments)
+    batches = standardisation.standardise_batches(state.moments, batches)
+    after, losses = td3.train(learner.td3, before, batches, key, factor)
+    return standardisation.to_raw(learner.td3, after, state.moments), losses
 
 
 def ask(spec: Spec, state: State, key: Array) -> Request:
@@ -201,9 +223,30 @@ def tell(
         env_steps=counter.add(state.env_steps, evaluation.steps.sum()),
         rejected=state.rejected + failed.sum().astype(jnp.uint32),
     )
+    if spec.standardises:
+        state = _with_moments(spec, state, evaluation)
     if spec.learners:
         state = store(spec, state, request, evaluation)
     return state, Metrics.of(state, spec.origins, request.origins, added)
+
+
+def _with_moments(spec: Spec, state: State, evaluation: Evaluation) -> State:
+    """Return the state with the moments of the observations, measured after the start.
+
+    The untrained networks were drawn for standardised observations, and become those for raw ones.
+    """
+    steps = evaluation.transitions
+    ranges = spec.problem.observation_ranges
+    measured = standardisation.measure(steps.observation, steps.mask, ranges)
+    learners = dict(state.learners)
+    for part in spec.learners:
+        if part.standardised:
+            learners[part.name] = standardisation.to_raw(part.td3, learners[part.name], measured)
+    new = (measured, learners)
+    moments, learners = jax.tree.map(
+        lambda a, b: jnp.where(state.iteration == 0, a, b), new, (state.moments, state.learners)
+    )
+    return state._replace(moments=moments, learners=learners)
 
 
 def store(spec: Spec, state: State, request: Request, evaluation: Evaluation) -> State:
@@ -228,6 +271,8 @@ def store(spec: Spec, state: State, request: Request, evaluation: Evaluation) ->
         "descriptor": jnp.broadcast_to(spec.problem.normalise(evaluation.descriptors)[None], shape),
         "target": jnp.broadcast_to(spec.problem.normalise(targets)[None], shape),
     }
+    if spec.rewards_progress:
+        available["next_state_descriptor"] = next_descriptors(evaluation)
     columns = {name: available[name].reshape(mask.size, -1) for name in spec.layout}
     assert state.replay is not None
     state = state._replace(replay=replays.insert(state.replay, spec.layout, columns, mask))
@@ -236,3 +281,14 @@ def store(spec: Spec, state: State, request: Request, evaluation: Evaluation) ->
         memory = novelty.insert_distant(state.memory, points, mask, spec.hp.novelty_threshold)
         state = state._replace(memory=memory)
     return state
+
+
+def next_descriptors(evaluation: Evaluation) -> Array:
+    """Return the descriptors [T, n, D] of the states after each step, in task units.
+
+    After the last step of an episode it is the descriptor of the episode.
+    """
+    steps = evaluation.transitions
+    following = jnp.concatenate([steps.state_descriptor[1:], steps.state_descriptor[:1]])
+    goes_on = jnp.concatenate([steps.mask[1:], jnp.zeros_like(steps.mask[:1])])
+    return jnp.where(goes_on[..., None], following, evaluation.descriptors[None])

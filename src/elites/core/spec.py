@@ -14,7 +14,10 @@ from elites.core.archive import Archive
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
 from elites.core.novelty import Memory
+from elites.core.progress import Progress
 from elites.core.replay import Layout, Replay
+from elites.core.schedule import Schedule
+from elites.core.standardisation import Moments
 from elites.core.td3 import TD3, TD3State
 from elites.core.types import INITIAL, Array, Problem
 
@@ -30,6 +33,7 @@ class State(NamedTuple):
     evaluations: Array  # [] uint32
     env_steps: Array  # [2] uint32, see `counter`
     rejected: Array  # [] uint32
+    moments: Moments | None = None  # of observations, for a learner that standardises them
 
 
 class Offspring(NamedTuple):
@@ -79,6 +83,12 @@ class Learner:
     td3: TD3
     rewards_novelty: bool = False
     """Replace the task's reward by the novelty of the state, as in QD-PG."""
+    progress: Progress | None = None
+    """Reward progress towards the target instead of the episode's outcome, see `progress`."""
+    standardised: bool = False
+    """Train on standardised observations, see `standardisation`."""
+    rate_factor: Schedule | None = None
+    """Factor of both learning rates as the archive fills. None keeps them constant."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +124,23 @@ class Spec:
             )
         if self.actor_rollouts and not self.learners:
             raise ValueError(f"{self.name}: actor_rollouts needs a learner")
+        for learner in self.learners:
+            self._check_progress(learner)
+
+    def _check_progress(self, learner: Learner) -> None:
+        """Raise a ValueError if a learner cannot be rewarded for progress."""
+        if learner.progress is None:
+            return
+        if not learner.td3.critic_conditioned or learner.rewards_novelty:
+            raise ValueError(
+                f"{self.name}: learner '{learner.name}' cannot be rewarded for progress: it needs "
+                "a critic that sees the descriptor, and no reward for novelty"
+            )
+        if not self.problem.final_descriptor:
+            raise ValueError(
+                f"{self.name}: a reward for progress needs a task whose descriptor is that of the "
+                f"final state; that of '{self.problem.name}' is a mean over steps"
+            )
 
     @property
     def origins(self) -> tuple[str, ...]:
@@ -146,6 +173,16 @@ class Spec:
         """Whether any learner is rewarded for novelty and needs a memory of visited states."""
         return any(learner.rewards_novelty for learner in self.learners)
 
+    @property
+    def rewards_progress(self) -> bool:
+        """Whether any learner is rewarded for progress, so that state descriptors are stored."""
+        return any(learner.progress is not None for learner in self.learners)
+
+    @property
+    def standardises(self) -> bool:
+        """Whether any learner is trained on standardised observations."""
+        return any(learner.standardised for learner in self.learners)
+
     def td3_of(self, learner: str) -> TD3:
         """Return the TD3 configuration of the learner with this name."""
         found = {part.name: part.td3 for part in self.learners}
@@ -169,6 +206,8 @@ class Spec:
         }  # fmt: skip
         if any(learner.td3.critic_conditioned for learner in self.learners):
             layout |= {"descriptor": problem.descriptor_size, "target": problem.descriptor_size}
-        if self.rewards_novelty:
+        if self.rewards_novelty or self.rewards_progress:
             layout |= {"state_descriptor": problem.descriptor_size}
+        if self.rewards_progress:
+            layout |= {"next_state_descriptor": problem.descriptor_size}
         return layout

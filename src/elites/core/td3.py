@@ -186,63 +186,84 @@ def actor_loss(td3: TD3, actor: Array, critic: Array, batch: Batch) -> Array:
     return -jnp.mean(value(td3, critic, batch.observation, action, batch.target))
 
 
-def update_critics(td3: TD3, state: TD3State, batch: Batch, noise: Array) -> tuple[TD3State, Array]:
-    """Take one gradient step of the critics. Returns the new state and the loss."""
+def update_critics(
+    td3: TD3, state: TD3State, batch: Batch, noise: Array, factor: Array | None = None
+) -> tuple[TD3State, Array]:
+    """Take one gradient step of the critics. Returns the new state and the loss.
+
+    `factor` multiplies the learning rate.
+    """
     y = critic_target(td3, state, batch, noise)
     loss, gradient = jax.value_and_grad(lambda c: critic_loss(td3, c, batch, y))(state.critics)
     critics, moments = networks.descend(
-        state.critics, gradient, state.critic_moments, td3.critic_rate
+        state.critics, gradient, state.critic_moments, _scaled(td3.critic_rate, factor)
     )
     targets = _follow(state.target_critics, critics, td3.target_rate)
     return state._replace(critics=critics, target_critics=targets, critic_moments=moments), loss
 
 
-def update_actor(td3: TD3, state: TD3State, batch: Batch, critics: Array) -> tuple[TD3State, Array]:
-    """Take one gradient step of the actor. Returns the new state and the loss."""
+def update_actor(
+    td3: TD3, state: TD3State, batch: Batch, critics: Array, factor: Array | None = None
+) -> tuple[TD3State, Array]:
+    """Take one gradient step of the actor. Returns the new state and the loss.
+
+    `factor` multiplies the learning rate.
+    """
     loss, gradient = jax.value_and_grad(lambda a: actor_loss(td3, a, critics[0], batch))(
         state.actor
     )
-    actor, moments = networks.descend(state.actor, gradient, state.actor_moments, td3.actor_rate)
+    rate = _scaled(td3.actor_rate, factor)
+    actor, moments = networks.descend(state.actor, gradient, state.actor_moments, rate)
     target = _follow(state.target_actor, actor, td3.target_rate)
     return state._replace(actor=actor, target_actor=target, actor_moments=moments), loss
 
 
-def update(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tuple[TD3State, Losses]:
+def update(
+    td3: TD3, state: TD3State, batches: Batch, noise: Array, factor: Array | None = None
+) -> tuple[TD3State, Losses]:
     """Take `delay` critic steps, on batches [delay, N, ...], and one actor step.
 
-    Returns the new state and the mean losses.
+    `factor` multiplies the learning rates. Returns the new state and the mean losses.
     """
     critic_losses, loss = [], jnp.float32(0.0)
     for i in range(td3.delay):
         batch = jax.tree.map(lambda a, i=i: a[i], batches)
         critics = state.critics
-        state, critic_step_loss = update_critics(td3, state, batch, noise[i])
+        state, critic_step_loss = update_critics(td3, state, batch, noise[i], factor)
         critic_losses.append(critic_step_loss)
         if i == 0:  # the actor ascends the critic as it was before this step
-            state, loss = update_actor(td3, state, batch, critics)
+            state, loss = update_actor(td3, state, batch, critics, factor)
     return state, Losses(jnp.mean(jnp.stack(critic_losses)), loss)
 
 
-def train(td3: TD3, state: TD3State, batches: Batch, key: Array) -> tuple[TD3State, Losses]:
-    """Train on batches [steps, N, ...], one step each. Returns the new state and mean losses."""
+def train(
+    td3: TD3, state: TD3State, batches: Batch, key: Array, factor: Array | None = None
+) -> tuple[TD3State, Losses]:
+    """Train on batches [steps, N, ...], one step each. Returns the new state and mean losses.
+
+    `factor` [] multiplies both learning rates. None is 1.
+    """
     if td3.sampled_negatives:
         batches = with_negatives(batches)
     noise = jax.random.normal(key, batches.action.shape)
     plain = functools.partial(train_plain, td3)
     kernels = gpu.td3_training(td3)
     if kernels is None:
-        return plain(state, batches, noise)
-    return jax.lax.platform_dependent(state, batches, noise, cuda=kernels, default=plain)
+        return plain(state, batches, noise, factor)
+    arguments = (state, batches, noise) if factor is None else (state, batches, noise, factor)
+    return jax.lax.platform_dependent(*arguments, cuda=kernels, default=plain)
 
 
-def train_plain(td3: TD3, state: TD3State, batches: Batch, noise: Array) -> tuple[TD3State, Losses]:
+def train_plain(
+    td3: TD3, state: TD3State, batches: Batch, noise: Array, factor: Array | None = None
+) -> tuple[TD3State, Losses]:
     """Take the steps of `train` on any device. Returns the new state and the mean losses.
 
     `gpu.td3.train` computes the same result with GPU kernels.
     """
     turns = td3.steps // td3.delay
     split = jax.tree.map(lambda a: a.reshape(turns, td3.delay, *a.shape[1:]), (batches, noise))
-    state, losses = jax.lax.scan(lambda s, x: update(td3, s, *x), state, split)
+    state, losses = jax.lax.scan(lambda s, x: update(td3, s, *x, factor=factor), state, split)
     return state, jax.tree.map(jnp.mean, losses)
 
 
@@ -255,6 +276,11 @@ def with_negatives(batches: Batch) -> Batch:
     twice = jax.tree.map(lambda a: jnp.concatenate([a, a], axis=1), batches)
     reached = batches.descriptor
     return twice._replace(target=jnp.concatenate([reached, reached[:, ::-1]], axis=1))
+
+
+def _scaled(rate: float, factor: Array | None) -> float | Array:
+    """Return a learning rate times a factor, if there is one."""
+    return rate if factor is None else rate * factor
 
 
 def _follow(target: Array, source: Array, rate: float) -> Array:

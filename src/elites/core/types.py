@@ -67,6 +67,10 @@ class Problem:
     """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
     rollout: Callable[[Act, Array], Evaluation]
     """(act, keys [n]) -> n episodes"""
+    final_descriptor: bool = True
+    """The descriptor of an episode is that of its final state."""
+    observation_ranges: tuple[tuple[int, float, float], ...] = ()
+    """Entries of the observation with a known range: index, lowest and highest value."""
 
     def __post_init__(self):
         for field in ("observation_size", "action_size"):
@@ -74,6 +78,7 @@ class Problem:
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"task '{self.name}': {field} must be at least 1, got {value!r}")
         check_bounds(self.name, self.descriptor_low, self.descriptor_high)
+        check_ranges(self.name, self.observation_ranges, self.observation_size)
 
     @property
     def descriptor_size(self) -> int:
@@ -120,6 +125,17 @@ def check_bounds(name: str, low: tuple[float, ...], high: tuple[float, ...]) -> 
             raise ValueError(
                 f"task '{name}': descriptor dimension {i} needs finite bounds with low < high in "
                 f"32 bits, got {a!r} and {b!r}"
+            )
+
+
+def check_ranges(name: str, ranges: tuple[tuple[int, float, float], ...], size: int) -> None:
+    """Raise a ValueError if the known ranges of a task's observation are not valid."""
+    for entry in ranges:
+        valid = isinstance(entry, tuple) and len(entry) == 3 and isinstance(entry[0], int)
+        if not (valid and 0 <= entry[0] < size and -math.inf < entry[1] < entry[2] < math.inf):
+            raise ValueError(
+                f"task '{name}': observation_ranges needs tuples of an index below {size} and "
+                f"finite bounds with low < high, got {entry!r}"
             )
 
 

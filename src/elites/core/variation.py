@@ -19,6 +19,7 @@ from elites.core import archive as archives
 from elites.core import gpu, networks
 from elites.core import replay as replays
 from elites.core.action_gradients import action_gradients
+from elites.core.archive import Archive
 from elites.core.networks import MLP, Layers
 from elites.core.spec import Offspring, Spec, State
 
@@ -47,15 +48,24 @@ def iso_line(first: Array, second: Array, key: Array, iso_sigma: float, line_sig
     return first + iso_sigma * iso + line_sigma * line * (second - first)
 
 
-def policy_gradient(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
+def policy_gradient(
+    spec: Spec,
+    state: State,
+    key: Array,
+    count: int,
+    *,
+    learner: str,
+    empty: float = 0.0,
+    proximity: float = 0.0,
+) -> Offspring:
     """Return `count` elites improved by the critic of a learner.
 
-    Each is improved at the descriptor that it reached itself.
+    Each is improved at the descriptor that it reached itself or, with probability `empty`, at the
+    centroid of an empty cell. `proximity` keeps children near their parents, see `ascend`.
     """
     parent_key, replay_key = jax.random.split(key)
     config = spec.td3_of(learner)
-    cells = archives.sample(state.archive, parent_key, count)
-    targets = state.archive.descriptors[cells]
+    cells, targets = _draw_targets(state.archive, parent_key, count, empty)
     conditions = spec.problem.normalise(targets) if config.critic_conditioned else targets[:, :0]
     assert state.replay is not None
     shape = (spec.hp.pg_steps, spec.hp.td3_batch_size)
@@ -63,7 +73,7 @@ def policy_gradient(spec: Spec, state: State, key: Array, count: int, *, learner
     observations = replays.columns(spec.layout, rows)["observation"]
     children = ascend(
         spec.policy, state.archive.policies[cells], conditions, config.critic,
-        state.learners[learner].critics[0], observations, spec.hp.policy_learning_rate,
+        state.learners[learner].critics[0], observations, spec.hp.policy_learning_rate, proximity,
     )  # fmt: skip
     return Offspring(children, targets)
 
@@ -76,12 +86,17 @@ def ascend(
     critic: Array,
     observations: Array,
     rate: float,
+    proximity: float = 0.0,
 ) -> Array:
     """Return parents [n, P] after Adam steps that increase Q(s, pi(s) | d), each for its own d.
 
     `conditions` [n, D] are these descriptors, scaled to [-1, 1]. D is 0 for a critic that is not
     conditioned. There is one step for each minibatch of `observations` [steps, N, O], which all
     parents share.
+
+    With a `proximity` above 0, the slope of Q is divided by its mean absolute value, and a force
+    towards the parent's action is added: strength times the difference of the actions. Strengths
+    are spread evenly in the logarithm over the children, from 0.1 to 10 times `proximity`.
     """
     dtype = gpu.product_dtype()
 
@@ -93,6 +108,9 @@ def ascend(
 
         action, pull_back = jax.vjp(act, layers)
         slope = action_gradients(critic_network, critic, observation, action, conditions, dtype)
+        if proximity:
+            size = jnp.mean(jnp.abs(slope), axis=(1, 2), keepdims=True)
+            slope = slope / (size + 1e-12) - strengths * (action - act(origin))
         return pull_back(-slope / observation.shape[0])[0]  # of minus each policy's mean value
 
     def step(carry: tuple[Layers, optax.OptState], observation: Array):
@@ -100,7 +118,10 @@ def ascend(
         return networks.descend(layers, gradient(layers, observation), moments, rate), None
 
     # Layers instead of vectors, so that no step has to take the vectors apart.
-    layers = networks.unflatten(policy, parents)
+    origin = layers = networks.unflatten(policy, parents)
+    strengths = 0.0
+    if proximity:
+        strengths = proximity * 10.0 ** jnp.linspace(-1.0, 1.0, len(parents))[:, None, None]
     start = (layers, optax.adam(rate).init(layers))  # no parent inherits another's momentum
     (layers, _), _ = jax.lax.scan(step, start, observations)
     return networks.flatten(layers)
@@ -116,12 +137,41 @@ def greedy(spec: Spec, state: State, key: Array, count: int, *, learner: str) ->
     return Offspring(state.learners[learner].actor[None], target)
 
 
-def injection(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
+def injection(
+    spec: Spec, state: State, key: Array, count: int, *, learner: str, empty: float = 0.0
+) -> Offspring:
     """Return the conditioned actor at `count` descriptors of the archive, as plain policies.
 
-    A descriptor is folded into the network: it becomes part of the first layer's bias.
+    A descriptor is folded into the network: it becomes part of the first layer's bias. With
+    probability `empty`, it is the centroid of an empty cell.
     """
     network = spec.td3_of(learner).actor
-    targets = state.archive.descriptors[archives.sample(state.archive, key, count)]
+    _, targets = _draw_targets(state.archive, key, count, empty)
     actor, conditions = state.learners[learner].actor, spec.problem.normalise(targets)
     return Offspring(networks.fold(network, actor, conditions), targets)
+
+
+def _draw_targets(archive: Archive, key: Array, count: int, empty: float) -> tuple[Array, Array]:
+    """Return cells [count] drawn from the archive, and targets [count, D] for their elites.
+
+    A target is the elite's own descriptor or, with probability `empty`, that of an empty cell.
+    """
+    if not empty:
+        cells = archives.sample(archive, key, count)
+        return cells, archive.descriptors[cells]
+    key, empty_key = jax.random.split(key)
+    cells = archives.sample(archive, key, count)
+    return cells, replace_by_empty_cells(archive, archive.descriptors[cells], empty_key, empty)
+
+
+def replace_by_empty_cells(archive: Archive, targets: Array, key: Array, share: float) -> Array:
+    """Return targets [n, D], each replaced with probability `share` by that of an empty cell.
+
+    The target of a cell is its centroid. In a full archive all targets stay as they are.
+    """
+    choice_key, cell_key = jax.random.split(key)
+    empty = ~archives.filled(archive)
+    logits = jnp.where(empty, 0.0, -jnp.inf)
+    cells = jax.random.categorical(cell_key, logits, shape=(len(targets),))
+    chosen = jax.random.uniform(choice_key, (len(targets), 1)) < share
+    return jnp.where(chosen & empty.any(), archive.centroids[cells], targets)

@@ -30,7 +30,10 @@ class Config:
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """A task by name (see 'elites tasks'), or FILE.py:FUNCTION for one of your own."""
     algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[ALGORITHM]")] = "dcg_me"
-    """An algorithm by name (see 'elites algorithms'), or FILE.py:FUNCTION for one of your own."""
+    """An algorithm by name (see 'elites algorithms'), or FILE.py:FUNCTION for one of your own.
+
+    progress_me needs the fewest evaluations.
+    """
     seeds: int = 1
     """Number of seeds, trained side by side as one batch."""
     first_seed: int = 0
@@ -185,7 +188,13 @@ def _from_format_1(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_ADDED: tuple[str, ...] = ("distil_steps", "distil_batch_size", "distil_learning_rate")
+_ADDED: tuple[str, ...] = (
+    "distil_steps", "distil_batch_size", "distil_learning_rate", "progress_weight",
+    "progress_final_weight", "progress_weight_start", "progress_weight_end", "progress_discount",
+    "progress_batch_size", "progress_learning_rate", "progress_final_rate", "progress_rate_start",
+    "progress_rate_end", "progress_reached", "progress_uniform", "progress_near", "progress_empty",
+    "progress_proximity",
+)  # fmt: skip
 """Hyperparameters that were added after version 0.1.0.
 
 A run that was saved before has their defaults, which leave its results as they were.

@@ -63,6 +63,7 @@ def _point(name: str, noise: float, length: int) -> Task:
         summary="A point that must reach every position in a square"
         + (" from a random start" if noise else ""),
         observation_layout=(("position x, y", 2), ("share of the episode that has passed", 1)),
+        observation_ranges=((0, -1.0, 1.0), (1, -1.0, 1.0)),
         reward_text="1 - |a|^2 / 2",
         descriptor_text="final position x, y",
         descriptor_names=("final x", "final y"),

@@ -30,6 +30,7 @@ class _Omni(NamedTuple):
     effort: float  # cost of the squared norm of an action
     bonus: float  # added so that the reward is not negative
     observe: Any
+    seen: float  # the observation begins with x and y in [-seen, seen]
     layout: tuple[tuple[str, int], ...]
 
 
@@ -62,6 +63,7 @@ def hexapod_omni() -> Task:
             effort=0.25,
             bonus=3.53,
             observe=_observe_hexapod,
+            seen=2.0,
             layout=(
                 ("torso x, y, z in m", 3),
                 ("torso Euler angles x, y', z'' in rad", 3),
@@ -83,6 +85,7 @@ def _ant(name: str, summary: str, file: str) -> _Omni:
         effort=0.5,
         bonus=3.03,
         observe=functools.partial(_observe_ant, bound=30.0),
+        seen=1.0,
         layout=(
             ("torso x, y, clipped to the bounds, over 30 m", 2),
             ("torso z in m", 1),
@@ -157,6 +160,7 @@ def _task(omni: _Omni) -> Task:
         bodies=lambda state: state.inner,
         summary=omni.summary,
         observation_layout=omni.layout,
+        observation_ranges=tuple((axis, -omni.seen, omni.seen) for axis in (0, 1)),
         reward_text=(
             f"max(0, 1 - {omni.effort:g} |a|^2 - 0.0005 sum(clip(contact, -1, 1)^2) + "
             f"{omni.bonus:g}), contact being the change of each body's velocity by contacts"

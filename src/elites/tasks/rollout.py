@@ -198,6 +198,8 @@ def problem(task: Task) -> Problem:
         deterministic=task.deterministic,
         lengthscale=task.lengthscale,
         rollout=functools.partial(rollout, task),
+        final_descriptor=task.episode_descriptor == "final",
+        observation_ranges=task.observation_ranges,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 
-from elites.core.types import check_bounds
+from elites.core.types import check_bounds, check_ranges
 from elites.physics import Model
 from elites.tasks.axes import Axis, check_texts, make_axes
 
@@ -55,6 +55,12 @@ class Task:
     summary: str = ""
     observation_layout: tuple[tuple[str, int], ...] = ()
     """Parts of the observation, in order: what each part is, and how many numbers it has."""
+    observation_ranges: tuple[tuple[int, float, float], ...] = ()
+    """Entries of the observation whose range is known: index, lowest and highest value.
+
+    Name those that show the descriptor: random policies hardly vary them. `progress_me` scales them
+    by their range, and all others by their standard deviation.
+    """
     reward_text: str = ""
     termination_text: str = "never before the time limit"
     descriptor_text: str = ""
@@ -96,6 +102,7 @@ class Task:
                 f"task '{self.name}': observation_layout describes {described} entries, "
                 f"observation_size is {self.observation_size}"
             )
+        check_ranges(self.name, self.observation_ranges, self.observation_size)
         size = self.descriptor_size
         check_texts(self.name, "descriptor_names", self.descriptor_names, size)
         check_texts(self.name, "descriptor_units", self.descriptor_units, size, empty=True)

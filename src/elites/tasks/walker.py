@@ -62,6 +62,7 @@ def walker_uni() -> Task:
         bodies=lambda state: state.inner.bodies,
         summary="A planar biped that must find every way of walking forward",
         observation_layout=layout,
+        observation_ranges=((0, 0.0, 1.0), (1, 0.0, 1.0)),
         reward_text="max(0, forward speed in m/s + 1 - 0.001 |a|^2)",
         termination_text="torso z outside [0.7, 2] m or |pitch| > 1 rad",
         descriptor_text="share of steps in which the right and the left foot touch the ground",

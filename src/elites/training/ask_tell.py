@@ -55,6 +55,10 @@ class ExternalTask:
     """Whether evaluating a policy again gives exactly the same result."""
     lengthscale: float = 0.1
     """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
+    final_descriptor: bool = True
+    """Whether the descriptor of an episode is that of its final state."""
+    observation_ranges: tuple[tuple[int, float, float], ...] = ()
+    """Entries of the observation whose range is known: index, lowest and highest value."""
 
     def problem(self) -> Problem:
         """Return the task as a `Problem`, the record that algorithms use.
@@ -326,7 +330,7 @@ class AskTell(Generic[S]):
         for row, episode in enumerate(episodes):
             if episode is not None and episode.state_descriptors is None:
                 raise ValueError(
-                    f"episode {row}: {self.algorithm.name} rewards novel states and needs "
+                    f"episode {row}: {self.algorithm.name} rewards states and needs "
                     "state_descriptors"
                 )
 

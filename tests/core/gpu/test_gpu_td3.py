@@ -81,16 +81,18 @@ def compiled_kernels(learner: td3.TD3):
     return jax.jit(functools.partial(gpu_td3.train, learner, interpret=True))
 
 
+@pytest.mark.parametrize("factor", [None, 0.3])
 @pytest.mark.parametrize("case", CASES)
-def test_kernels_compute_what_the_plain_code_does(case, quick_compiler):
+def test_kernels_compute_what_the_plain_code_does(case, factor, quick_compiler):
     shape, rows = CASES[case]
+    factor = None if factor is None else jnp.float32(factor)
     learner = make_learner(**shape)
     batches, noise = data(shape["o"], shape["a"], shape["d"], rows)
     state = initial_state(learner)
     plain, plain_losses = jax.jit(functools.partial(td3.train_plain, learner))(
-        state, batches, noise
+        state, batches, noise, factor
     )
-    kernels, kernel_losses = compiled_kernels(learner)(state, batches, noise)
+    kernels, kernel_losses = compiled_kernels(learner)(state, batches, noise, factor)
     for name in td3.TD3State._fields:
         for before, expected, got in zip(
             *(jax.tree.leaves(getattr(s, name)) for s in (state, plain, kernels)), strict=True

@@ -17,9 +17,10 @@ import jax
 import jax.numpy as jnp
 
 if TYPE_CHECKING:
-    from elites.core.td3 import TD3, Batch, Losses, TD3State
+    from elites.core.td3 import TD3, Losses, TD3State
 
-    Training = Callable[[TD3State, Batch, jax.Array], tuple[TD3State, Losses]]
+    Training = Callable[..., tuple[TD3State, Losses]]
+    """From state, batches, noise and, optionally, a factor of the learning rates."""
 
 
 def td3_training(td3: TD3) -> Training | None:

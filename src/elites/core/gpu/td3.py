@@ -73,9 +73,16 @@ def _supported_network(network: MLP) -> bool:
 
 
 def train(
-    learner: TD3, state: TD3State, batches: Batch, noise: Array, interpret: bool = False
+    learner: TD3,
+    state: TD3State,
+    batches: Batch,
+    noise: Array,
+    factor: Array | None = None,
+    interpret: bool = False,
 ) -> tuple[TD3State, Losses]:
     """Train a learner for an iteration with GPU kernels. Returns the new state and the mean losses.
+
+    `factor` [] multiplies both learning rates.
 
     The result equals `td3.train_plain` up to rounding. `interpret` runs the kernels in Python, for
     tests without a GPU.
@@ -106,6 +113,10 @@ def train(
     corrections = bias_corrections(
         critic_adam[0].count, actor_adam[0].count, learner.steps, learner.delay
     )
+    if factor is not None:
+        # A step is the rate times the corrected first moment, over the root of the second.
+        scale = jnp.stack([factor, jnp.ones_like(factor)])
+        corrections = (corrections.reshape(-1, 2) * scale[None]).reshape(-1)
     result = run_steps(
         config, data, corrections,
         pad_state(critic_layout, state.critics, critic_adam, state.target_critics),

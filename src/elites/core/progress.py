@@ -1,0 +1,96 @@
+"""A reward for each step's progress towards the target descriptor.
+
+The reward of DCG-MAP-Elites scales a step's reward by the outcome of its whole episode, so it does
+not tell which steps brought the robot closer. This one does:
+
+    r' = r + w (|x - d'| - |x' - d'|)
+
+x and x' are the descriptors of the states before and after the step, d' is the target, all scaled
+to [-1, 1]. The weight w is a multiple of the largest absolute fitness in the archive, and it falls
+as the archive fills. The reward is known for any target, so targets can be drawn anew in each
+minibatch. It needs a task whose descriptor is that of the final state.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+from elites.core import archive as archives
+from elites.core.archive import Archive
+from elites.core.schedule import Schedule
+
+Array = jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """Settings of the progress reward. Each share is one of the transitions of a minibatch."""
+
+    weight: Schedule
+    """Reward for progress by half the range of the descriptor, as a multiple of the fitness."""
+    reached: float = 0.0
+    """Share whose target becomes the descriptor that their episode reached."""
+    uniform: float = 0.0
+    """Share whose target becomes a uniform one."""
+    near: float = 0.0
+    """Share whose target becomes a place near the state after the step."""
+    near_sigma: float = 0.1
+    """Standard deviation of that place, in each dimension."""
+
+    def __post_init__(self):
+        shares = (self.reached, self.uniform, self.near)
+        if min(shares) < 0 or sum(shares) > 1:
+            raise ValueError(
+                "the shares of targets that are reached, uniform and near must not be negative and "
+                f"sum to at most 1, got {', '.join(map(str, shares))}"
+            )
+
+
+def weight_in(progress: Progress, archive: Archive) -> Array:
+    """Return the weight [] of progress: its schedule times the largest |fitness| of an elite."""
+    full = archives.filled(archive)
+    largest = jnp.max(jnp.where(full, jnp.abs(archive.fitness), 0.0))
+    return progress.weight.at(jnp.mean(full.astype(jnp.float32))) * largest
+
+
+def relabel(progress: Progress, target: Array, reached: Array, after: Array, key: Array) -> Array:
+    """Return the targets [..., D] with some of them drawn anew.
+
+    `reached` are the descriptors of the episodes, `after` those of the states after the step.
+    """
+    choice_key, uniform_key, near_key = jax.random.split(key, 3)
+    choice = jax.random.uniform(choice_key, (*target.shape[:-1], 1))
+    uniform = jax.random.uniform(uniform_key, target.shape, minval=-1.0, maxval=1.0)
+    noise = progress.near_sigma * jax.random.normal(near_key, target.shape)
+    near = jnp.clip(after + noise, -1.0, 1.0)
+    first, second = progress.reached, progress.reached + progress.uniform
+    target = jnp.where(choice < second + progress.near, near, target)
+    target = jnp.where(choice < second, uniform, target)
+    return jnp.where(choice < first, reached, target)
+
+
+def reward(weight: Array, reward: Array, before: Array, after: Array, target: Array) -> Array:
+    """Return the rewards [...] of steps that led from `before` to `after`, both [..., D]."""
+    return reward + weight * (_distance(before, target) - _distance(after, target))
+
+
+def _distance(a: Array, b: Array) -> Array:
+    return jnp.sqrt(jnp.sum(jnp.square(a - b), -1))
+
+
+def relabelled_columns(
+    progress: Progress, weight: Array, columns: Mapping[str, Array], key: Array
+) -> dict[str, Array]:
+    """Return replay columns [..., width] with new targets and their progress rewards.
+
+    State descriptors must be scaled to [-1, 1]. The column `descriptor` becomes the target, so that
+    the similarity of TD3's critic target is 1.
+    """
+    before, after = columns["state_descriptor"], columns["next_state_descriptor"]
+    target = relabel(progress, columns["target"], columns["descriptor"], after, key)
+    paid = reward(weight, columns["reward"][..., 0], before, after, target)
+    return {**columns, "target": target, "descriptor": target, "reward": paid[..., None]}
