@@ -45,12 +45,12 @@ class CheckpointError(RunError):
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read from disk: its path, iteration, information and arrays."""
+    """A checkpoint that was read from disk: its path, iteration, saved information and arrays."""
 
     path: Path
     iteration: int
     information: dict[str, Any]
-    """Values that the run saved with the arrays, such as its configuration."""
+    """Values that the run saved with the arrays: its configuration and its training time."""
     arrays: dict[str, np.ndarray] = dataclasses.field(repr=False)
 
 
@@ -60,9 +60,10 @@ class Checkpoint:
 def save(
     directory: Path, iteration: int, parts: Mapping[str, Arrays], information: Mapping[str, Any]
 ) -> Path:
-    """Write a checkpoint of `parts` (file name -> arrays) and return the path of its directory.
+    """Write a checkpoint and return the path of its directory.
 
-    The link `last` then points to the new checkpoint. All but the last two checkpoints are removed.
+    `parts` maps file names to the arrays to write there. Afterwards the link `last` points to the
+    new checkpoint, and all but the last two checkpoints are removed.
     """
     with path_in_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -90,9 +91,10 @@ def save(
 
 
 def receive(directory: Path, iteration: int, contents: Mapping[str, bytes]) -> None:
-    """Write a checkpoint that another machine saved. `contents` are those of its files, by name.
+    """Write a checkpoint that another machine saved and sent.
 
-    Raises a CheckpointError if the manifest among the files is damaged.
+    `contents` maps the names of the checkpoint's files to their bytes. Raises a CheckpointError if
+    the manifest among them is damaged.
     """
     final = directory / f"{iteration:09d}"
     temporary = directory / f".writing-{iteration:09d}"
@@ -111,7 +113,10 @@ def receive(directory: Path, iteration: int, contents: Mapping[str, bytes]) -> N
 
 
 def _move_into_place(temporary: Path, final: Path) -> None:
-    """Give a complete checkpoint its final name, link `last` to it, and remove older ones."""
+    """Rename a complete checkpoint from its temporary to its final name and link `last` to it.
+
+    Then removes all but the last two checkpoints.
+    """
     directory = final.parent
     sync_directory(temporary)
     if final.exists():  # a damaged one, which training has now reached again
@@ -126,9 +131,9 @@ def _move_into_place(temporary: Path, final: Path) -> None:
 
 
 def write_arrays(path: Path, given: Arrays) -> dict[str, Any]:
-    """Write arrays as an uncompressed .npz file and return their entries for the manifest.
+    """Write arrays to an uncompressed .npz file and return their entries for the manifest.
 
-    The entries are a dictionary by array name, with shape, type and SHA-256.
+    The entries map the name of each array to its shape, type and SHA-256.
     """
     entries = {}
     with path_in_errors(path), open(path, "xb") as file:
@@ -147,7 +152,7 @@ def write_arrays(path: Path, given: Arrays) -> dict[str, Any]:
 
 
 def _point_last(directory: Path, name: str) -> None:
-    """Replace the link `last` in `directory` by a link to the checkpoint `name`."""
+    """Make the link `last` in `directory` point to the checkpoint called `name`."""
     link = directory / f".{_LAST}"
     with contextlib.suppress(FileNotFoundError):
         link.unlink()
@@ -157,7 +162,7 @@ def _point_last(directory: Path, name: str) -> None:
 
 
 def sweep(directory: Path) -> None:
-    """Remove the incomplete checkpoints that a killed process was writing or deleting."""
+    """Remove the half-written and half-deleted checkpoints that a killed process left behind."""
     if directory.is_dir():
         for entry in (*directory.glob(".writing-*"), *directory.glob(".dropped-*")):
             shutil.rmtree(entry, ignore_errors=True)
@@ -174,7 +179,7 @@ def set_aside(path: Path) -> None:
 
 
 def _manifest_digest(manifest: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a manifest without its own checksum, as hexadecimal text."""
+    """Return the SHA-256 of a manifest as hexadecimal text. Its field `sha256` is left out."""
     body = {name: value for name, value in manifest.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
@@ -194,7 +199,7 @@ def complete(directory: Path) -> list[Path]:
 
 
 def _is_number(name: str) -> bool:
-    """Return whether a file name is an iteration."""
+    """Return whether a file name consists of digits, as the name of a checkpoint does."""
     return name.isascii() and name.isdigit()
 
 
@@ -229,10 +234,10 @@ class UnsuitableError(CheckpointError):
 
 
 def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Checkpoint:
-    """Read the named files of a checkpoint, verify every checksum, and return a `Checkpoint`.
+    """Read the files `names` of a checkpoint, verify their checksums, and return a `Checkpoint`.
 
-    `expected` gives shape and type of the arrays that the run needs. A checkpoint with other arrays
-    raises an UnsuitableError.
+    `expected` maps the names of the arrays that the run needs to their shapes and types. Raises an
+    UnsuitableError if the checkpoint has other arrays.
     """
     manifest = read_manifest(path)
     found: dict[str, np.ndarray] = {}
@@ -255,9 +260,9 @@ def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Ch
 
 
 def _is_narrow(name: str, listed: Mapping[str, Any], expected: Shapes) -> bool:
-    """Return whether the array `name` is a counter `env_steps` that an earlier version saved.
+    """Return whether `name` is the counter `env_steps` in the form of an earlier version.
 
-    Earlier versions stored one 32-bit word. It is the low one of the two words that are stored now.
+    Earlier versions saved one 32-bit word, the lower of the two words that are saved now.
     """
     shape = expected[name][0]
     return name == "env_steps" and name in listed and listed[name]["shape"] == list(shape[:-1])
@@ -295,7 +300,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _advice(version: int) -> str:
-    """Return why a checkpoint of another format cannot be read, and what to do."""
+    """Return the end of an error message: why a format cannot be read, and what to do about it.
+
+    `version` is the number of the checkpoint's format.
+    """
     if version > FORMAT:
         newer = "install a newer version of elites"
         return f" by a newer elites, this one reads up to {FORMAT}: {newer}"
@@ -315,13 +323,13 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:
-    """Raise an UnsuitableError if a checkpoint's arrays do not have the expected names and shapes.
+    """Raise an UnsuitableError unless a checkpoint has exactly the expected arrays.
 
-    Types are compared as well. `listed` are the entries of the manifest.
+    Names, shapes and types are compared. `listed` has the entries of the checkpoint's manifest.
     """
 
     def show(name: str, shape: Iterable[int], dtype: str) -> str:
-        """Return an array in words, such as "fitness float32[2, 1024]"."""
+        """Return name, type and shape of an array as text: "fitness float32[2, 1024]"."""
         return f"{name} {dtype}[{', '.join(map(str, shape))}]"
 
     needed = {name: show(name, *what) for name, what in expected.items()}
@@ -342,10 +350,11 @@ def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:
 
 
 def read_arrays(path: Path, entries: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
-    """Read an .npz file and return its arrays by name.
+    """Read an .npz file of a checkpoint and return its arrays, keyed by name.
 
-    With `entries` of a manifest, shape, type and checksum of every array must match. Raises a
-    CheckpointError for wrong sizes, before memory is allocated, and for other damage.
+    `entries` are the manifest's. If they are given, the shape, type and checksum of every array
+    must match. Raises a CheckpointError for a damaged file. Sizes are checked before memory is
+    allocated.
     """
     try:
         return arrays.read_arrays(path, entries, CheckpointError)

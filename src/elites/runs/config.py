@@ -37,23 +37,23 @@ class Config:
     seeds: int = 1
     """Number of seeds, trained side by side as one batch."""
     first_seed: int = 0
-    """The first of them; the others follow."""
+    """First seed; the others follow it."""
     seed_list: Annotated[tuple[int, ...], tyro.conf.Fixed, tyro.conf.Suppress] = ()
-    """All of them, where they do not follow each other. Only Python trains such runs."""
+    """All seeds, if they are not consecutive. Only runs trained in Python can have this."""
     start_from: Annotated[str, tyro.conf.Fixed, tyro.conf.Suppress] = ""
-    """Run directory whose archive is distilled, for the algorithm 'distil' alone."""
+    """Run directory whose archive is distilled. Only for the algorithm 'distil'."""
     evaluations: int = presets.PAPER.evaluations
-    """Budget: policies evaluated for a seed. Training ends with the iteration that reaches it."""
+    """Budget: policies evaluated for each seed. Training ends in the iteration that reaches it."""
     checkpoint_every: int = presets.PAPER.checkpoint_every
     """Iterations between two checkpoints."""
     reevaluate_every: int = presets.PAPER.reevaluate_every
-    """Iterations between two re-evaluations of archive and actor; 0 for one at the end."""
+    """Iterations between two re-evaluations of archive and actor; 0 for only one, at the end."""
     figures: bool = True
-    """Draw figures when training is done; 'elites plot' draws them at any time."""
+    """Draw figures at the end of training; 'elites plot' draws them at any time."""
     device: Device = "auto"
-    """Where to compute; auto takes a GPU if JAX finds one."""
+    """Device to compute on; auto takes a GPU if JAX finds one."""
     hp: Hyperparameters = dataclasses.field(default_factory=Hyperparameters)
-    """The numbers of the algorithm."""
+    """Hyperparameters of the algorithm."""
 
     def __post_init__(self):
         for name, (least, most) in _BOUNDS.items():
@@ -78,7 +78,10 @@ class Config:
             raise ValueError(f"device must be one of {known}, got {self.device!r}")
 
     def _lists_seeds(self) -> bool:
-        """Return whether `seed_list` holds distinct seeds that agree with the other fields."""
+        """Return whether `seed_list` is valid: distinct seeds that agree with the other fields.
+
+        There must be `seeds` of them, and the first must be `first_seed`.
+        """
         seeds = self.seed_list
         if not isinstance(seeds, tuple) or not all(
             isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32
@@ -88,7 +91,7 @@ class Config:
         return len(set(seeds)) == len(seeds) == self.seeds and seeds[0] == self.first_seed
 
     def check(self) -> Config:
-        """Return this configuration. Raises a ValueError if task or algorithm does not exist."""
+        """Return this configuration. Raises a ValueError if its task or algorithm is unknown."""
         if self.algorithm != catalogue.DISTIL:
             catalogue.check(self.algorithm)
         elif not self.start_from:
@@ -97,18 +100,20 @@ class Config:
         return self
 
     def absolute(self) -> Config:
-        """Return a copy of this configuration with absolute paths in its references.
+        """Return a copy of this configuration in which all paths are absolute.
 
-        A reference, FILE.py:FUNCTION, names a task or an algorithm of the user's own.
+        Paths occur in FILE.py:FUNCTION, a task or an algorithm of the user's own, and in
+        `start_from`.
         """
         task, algorithm = map(references.absolute, (self.task, self.algorithm))
         source = os.path.abspath(self.start_from) if self.start_from else ""
         return dataclasses.replace(self, task=task, algorithm=algorithm, start_from=source)
 
     def for_distillation(self, source: str, iterations: int, **hp: Any) -> Config:
-        """Return the configuration of a run that distils the archive of a run with this one.
+        """Return the configuration of a run that distils the archive of another run.
 
-        `source` is the directory of this run, and `hp` are hyperparameters that differ.
+        This is the configuration of the run to distil, and `source` is its directory. `hp` are the
+        hyperparameters to change.
         """
         values = dataclasses.replace(self.hp, **hp)
         return dataclasses.replace(
@@ -121,7 +126,7 @@ class Config:
 
     @property
     def name(self) -> str:
-        """Short name for directories and titles, from task and algorithm: walker_uni-dcg_me."""
+        """Short name for directories and titles, made of task and algorithm: walker_uni-dcg_me."""
         return "-".join(map(references.short_name, (self.task, self.algorithm)))
 
     @property
@@ -130,14 +135,15 @@ class Config:
         return self.seed_list or range(self.first_seed, self.first_seed + self.seeds)
 
     def to_json(self) -> dict[str, Any]:
-        """Return this configuration as a dictionary that can be saved as JSON."""
+        """Return this configuration as a dictionary that can be written as JSON."""
         return {"format": FORMAT, **dataclasses.asdict(self)}
 
     @classmethod
     def from_json(cls, data: Any, where: str) -> Config:
-        """Return the configuration that `data`, the contents of a config.json, describes.
+        """Return the configuration that was saved as `data`, the contents of a config.json.
 
-        `where` names the file in errors. Raises a ValueError for unknown, missing or wrong fields.
+        `where` is the name of the file, for error messages. Raises a ValueError if a field is
+        unknown, missing or wrong.
         """
         if not isinstance(data, dict):
             raise ValueError(f"{where}: not a configuration")
@@ -178,9 +184,9 @@ class Config:
 
 
 def _from_format_1(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a configuration of format 1 as those of format 2.
+    """Convert the fields of a configuration from format 1 to format 2 and return them.
 
-    Format 1 had another name for `reevaluate_every`, no list of seeds and nothing to start from.
+    Format 1 had another name for `reevaluate_every`, and neither `seed_list` nor `start_from`.
     """
     renamed = {"reach_every": "reevaluate_every"}
     return {"seed_list": [], "start_from": ""} | {
@@ -197,7 +203,7 @@ _ADDED: tuple[str, ...] = (
 )  # fmt: skip
 """Hyperparameters that were added after version 0.1.0.
 
-A run that was saved before has their defaults, which leave its results as they were.
+Runs that were saved earlier get the defaults, which do not change their results.
 """
 
 _BOUNDS = {  # lowest, highest
@@ -215,10 +221,10 @@ CHANGEABLE = ("evaluations", "checkpoint_every", "reevaluate_every", "figures", 
 def _refuse_strangers(
     where: str, prefix: str, values: Mapping, record: type, absent: Collection[str] = ()
 ) -> None:
-    """Raise a ValueError if `values` has unknown fields or lacks fields of a dataclass `record`.
+    """Raise a ValueError if `values` has unknown fields or lacks fields of the dataclass `record`.
 
-    `absent` names fields of the record that must not be given. `where` and `prefix` complete the
-    message.
+    `absent` names fields of the dataclass that must not be in `values`. `where` (a file) and
+    `prefix` (of the field names) are for the error message.
     """
     known = [field.name for field in dataclasses.fields(record) if field.name not in absent]
     for name in values:
@@ -230,7 +236,7 @@ def _refuse_strangers(
 
 
 def flat(config: Config) -> dict[str, Any]:
-    """Return all values of a configuration by command-line name, such as `seeds` or `hp.cells`."""
+    """Return all values of a configuration, keyed by option: `seeds`, `hp.cells` and so on."""
     values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name != "hp"}
     for field in dataclasses.fields(config.hp):
         values[f"hp.{field.name}"] = getattr(config.hp, field.name)
@@ -238,10 +244,10 @@ def flat(config: Config) -> dict[str, Any]:
 
 
 def differences(saved: Config, asked: Config) -> list[str]:
-    """Return texts such as "seeds is 2, not 3", one for each field that differs.
+    """Return the differences of two configurations as texts such as "seeds is 2, not 3".
 
-    Compares a saved configuration with the requested one. Fields that do not affect the results of
-    a run are ignored.
+    The configurations are the saved one and the requested one. Fields that do not affect the
+    results of a run are ignored.
     """
     before, after = flat(saved), flat(asked)
     return [
@@ -255,7 +261,7 @@ def differences(saved: Config, asked: Config) -> list[str]:
 
 
 def preset(name: str, task: str) -> Config:
-    """Return the configuration of the preset called `name` for a task. Its algorithm is dcg_me."""
+    """Return the configuration of the preset `name` for a task. Its algorithm is dcg_me."""
     chosen = presets.get(name)
     return Config(
         task=task,

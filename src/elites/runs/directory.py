@@ -65,7 +65,7 @@ class RunDirectory:
     def __truediv__(self, name: str) -> Path:
         """Return the path of the file `name` in the run directory.
 
-        In a run of version 0.1.0, returns the path of the file under its old name.
+        Files of a run of version 0.1.0 may have older names. Then the path has the older name.
         """
         old = OLD_NAMES.get(name)
         if old and os.path.lexists(self.path / old) and not os.path.lexists(self.path / name):
@@ -79,17 +79,17 @@ class RunDirectory:
 
     @property
     def snapshots(self) -> Path:
-        """Path of the folder with snapshots: archives without policies, one for each checkpoint."""
+        """Path of the folder with snapshots: one archive without policies for each checkpoint."""
         return self.path / "snapshots"
 
     @property
     def kernels(self) -> Path:
-        """Path of the folder with the GPU kernels that the compiler chose."""
+        """Path of the folder with the GPU kernels that the compiler chose for this run."""
         return self.path / "kernels"
 
     @property
     def evaluation(self) -> Path:
-        """Path of the folder with the evaluation tables of the end of training."""
+        """Path of the folder with the evaluation tables that are written at the end of training."""
         return self.path / "evaluation"
 
     @property
@@ -98,13 +98,13 @@ class RunDirectory:
         return self.path / "figures"
 
     def exists(self) -> bool:
-        """Return whether the directory holds a run, that is, a config.json."""
+        """Return whether the directory holds a run, that is, whether it has a config.json."""
         return os.path.lexists(self.path / CONFIG)
 
     def files(self) -> list[str]:
-        """Return the sorted paths of all files in the run, relative to its directory.
+        """Return the paths of all files of the run, relative to its directory and sorted.
 
-        Another process may write meanwhile. `Path.rglob` would fail if a directory vanished.
+        Works while another process writes to the run. `Path.rglob` would fail if a folder vanished.
         """
         return sorted(
             Path(folder, name).relative_to(self.path).as_posix()
@@ -117,9 +117,9 @@ class RunDirectory:
         return Config.from_json(read_json(self.path / CONFIG), str(self.path / CONFIG))
 
     def checked_config(self) -> Config:
-        """Return the configuration of the run if its task and algorithm exist.
+        """Return the configuration of the run, after checking that its task and algorithm exist.
 
-        Raises a ValueError that names the file otherwise.
+        Raises a ValueError that names the file config.json if they do not.
         """
         config = self.config()
         try:
@@ -142,10 +142,10 @@ def existing(path: Path) -> RunDirectory:
 
 
 def refuse_links(path: Path) -> None:
-    """Raise a RunError if a file or folder of the run at a path is a symbolic link.
+    """Raise a RunError if the run directory at a path contains a symbolic link.
 
-    Writing through a link would change files outside of the run. The link `checkpoints/last`, which
-    elites makes itself, is allowed.
+    Writing through a link would change files outside of the run. The link `checkpoints/last` is
+    allowed, because elites makes it itself.
     """
     for folder, folders, names in os.walk(path):
         inside = Path(folder).relative_to(path)
@@ -161,9 +161,9 @@ def refuse_links(path: Path) -> None:
 
 
 def refuse_existing(path: Path, choose: str = "another --output") -> None:
-    """Raise a ValueError if the directory at a path holds a run or other files.
+    """Raise a ValueError if the directory at a path already holds a run or other files.
 
-    `choose` completes the advice of the message: "Choose another --output".
+    `choose` completes the advice in the message: "Choose another --output".
     """
     if RunDirectory(path).exists():
         raise ValueError(
@@ -175,12 +175,12 @@ def refuse_existing(path: Path, choose: str = "another --output") -> None:
 
 
 def _is_ours(name: str) -> bool:
-    """Return whether a file `name` may be left over from an elites process that died early."""
+    """Return whether a file `name` may be left over from an elites process that was killed."""
     return name in (LOCK, "kernels") or (name.startswith(".") and ".writing" in name)
 
 
 def discard(run: RunDirectory) -> None:
-    """Remove the files of a new run that was refused. A run with checkpoints is kept."""
+    """Remove the files of a new run that could not be started. Keeps a run with checkpoints."""
     if not run.checkpoints.exists():
         for directory in (run.kernels, run.snapshots, run.path / "events"):
             shutil.rmtree(directory, ignore_errors=True)
@@ -193,11 +193,11 @@ def discard(run: RunDirectory) -> None:
 
 
 def read_facts(run: RunDirectory) -> dict[str, Any]:
-    """Read the facts of a run, the entries of `facts.json`, and return them by name.
+    """Read `facts.json` of a run and return its facts, keyed by name.
 
-    Texts of task and algorithm are returned as plain lines of limited length, because they are
-    shown in figures, on pages and in terminals. Raises a RunError if a fact that every reader needs
-    is missing or has a wrong type.
+    Texts of the task and the algorithm are shortened and made plain, because they are shown in
+    figures, on pages and in terminals. Raises a RunError if a fact that every reader needs is
+    missing or has the wrong type.
     """
     path = run / FACTS
     facts = files.read_record(path, _FACTS, optional=_OPTIONAL_FACTS)
@@ -213,7 +213,7 @@ def read_facts(run: RunDirectory) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> Any:
-    """Return a fact with plain texts: the fact itself, or the texts of a list."""
+    """Return a fact for display: texts, alone or in a list, are shortened and made plain."""
     if isinstance(value, list):
         return [_shown(entry) if isinstance(entry, str) else entry for entry in value]
     return plain(value, LONGEST_TEXT) if isinstance(value, str) else value
@@ -243,9 +243,10 @@ _OPTIONAL_FACTS = {
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path that replaces `path` on success and is removed on failure.
+    """Yield a temporary path for writing, which replaces `path` when the `with` block succeeds.
 
-    The temporary name contains this process, so that two processes can write the same file.
+    If the block fails, the temporary file is removed. Its name contains the process id, so that two
+    processes can write the same file.
     """
     temporary = path.with_name(f".{path.stem}.writing-{this_process()}{path.suffix}")
     try:
@@ -262,19 +263,22 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files in `folder` whose writers ran on this machine and have ended."""
+    """Remove the temporary files in `folder` that were left by processes which have ended.
+
+    Only processes of this machine are considered.
+    """
     for entry in folder.glob(".*.writing-*"):
         if is_gone(re.sub(r"(\.\w+)?$", "", entry.name.partition(".writing-")[2])):
             entry.unlink(missing_ok=True)
 
 
 def this_process() -> str:
-    """Return a name for this process, as text MACHINE-ID with its process id."""
+    """Return a name for this process as text: the name of the machine, "-", and the process id."""
     return f"{platform.node()}-{os.getpid()}"
 
 
 def is_gone(process: str) -> bool:
-    """Return whether a process ran on this machine and has ended.
+    """Return whether a process of this machine has ended. False for processes of other machines.
 
     `process` is a name that `this_process` returned.
     """
@@ -306,13 +310,13 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def flush(file) -> None:
-    """Flush the contents of an open file to disk."""
+    """Write the buffered contents of an open file to disk (fsync)."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def sync_directory(path: Path) -> None:
-    """Flush a directory to disk, so that the names of new files in it survive a power loss."""
+    """Write a directory to disk (fsync), so that new file names in it survive a power loss."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -322,9 +326,9 @@ def sync_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def path_in_errors(path: Path) -> Iterator[None]:
-    """Add `path` to operating system errors inside the `with` block that lack a file name.
+    """Add `path` to operating system errors in the `with` block that name no file.
 
-    An example is the error of a full disk.
+    The error of a full disk is an example.
     """
     try:
         yield

@@ -1,7 +1,7 @@
 """Distil the archive of a run into one policy, as a run of its own (`elites distil`).
 
-The new run has the source's task, seeds, cells and policies. Its archive is the source's archive
-and never changes, its actor is the policy that is fitted. Every command for runs works on it.
+The new run has the source's task, seeds, cells and policies. Its archive is the source's archive,
+which never changes. Its actor is the policy that is fitted. Every command for runs works on it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from elites.tasks.task import Task
 
 
 def build(task: Task, config: Config, run: RunDirectory) -> Algorithm:
-    """Return the algorithm of a distillation. `run` is its own directory.
+    """Return the algorithm that distils an archive, for the new run in the directory `run`.
 
-    The names of the elites' origins come from the run itself, or before it began from its source.
+    The names of the elites' origins are read from the new run's facts, or from the source run if
+    the new run has no facts yet.
     """
     known = run if (run / FACTS).exists() else directories.existing(Path(config.start_from))
     origins = tuple(directories.read_facts(known)["origins"])
@@ -34,9 +35,10 @@ def build(task: Task, config: Config, run: RunDirectory) -> Algorithm:
 
 
 def source_archive(config: Config, shapes: Archive) -> Archive:
-    """Return the archives [seeds] of the run that a distillation starts from.
+    """Return the archives [seeds] of the run that is distilled, `config.start_from`.
 
-    Raises a RunError if they have other `shapes` than the distillation's own, or are empty.
+    Raises a RunError if the shapes of their arrays differ from `shapes`, or if one of them is
+    empty.
     """
     from elites.runs import saved
 

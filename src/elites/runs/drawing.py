@@ -39,9 +39,10 @@ STYLE: Any = {
 
 @contextlib.contextmanager
 def styled(**more: Any) -> Iterator[None]:
-    """Return a context in which figures have the style of elites, and `more` settings.
+    """Draw figures in the style of elites inside the `with` block.
 
-    A box stands for a character that the font does not have, without a warning.
+    `more` are further matplotlib settings. A character that the font lacks is drawn as a box,
+    without a warning.
     """
     settings: Any = {**STYLE, **more}
     with plt.rc_context(settings), warnings.catch_warnings():
@@ -50,7 +51,7 @@ def styled(**more: Any) -> Iterator[None]:
 
 
 def short(text: str) -> str:
-    """Return a text from a task or an algorithm as a line that a figure has room for."""
+    """Return a text of a task or an algorithm as one line that is short enough for a figure."""
     return plain(text, 60)
 
 
@@ -60,11 +61,12 @@ def short(text: str) -> str:
 def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) -> None:
     """Draw the cells of an archive on matplotlib axes, coloured by fitness.
 
-    `facts` are the entries of the run's `facts.json`. `values` [C] are the cells' fitness
-    values, not finite if a cell is empty. `descriptors` [C, D] are those of the elites.
+    `facts` are the entries of the run's `facts.json`. `values` [C] are the fitness values of the
+    cells, which are not finite for empty cells. `descriptors` [C, D] are the descriptors of the
+    elites.
 
     One-dimensional descriptors are drawn as bars, two-dimensional ones as Voronoi cells. With more
-    dimensions, the elites are points at the first two.
+    dimensions, each elite is a point at the first two numbers of its descriptor.
     """
     full = np.isfinite(values)
     colours = plt.get_cmap("viridis")
@@ -97,7 +99,7 @@ def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) 
 
 
 def frame(axes, facts, note: str = "") -> None:
-    """Set limits and labels of axes that show descriptors. `note` is added to the x label.
+    """Set the limits and labels of axes that show descriptors. `note` is added to the x label.
 
     `facts` are the entries of the run's `facts.json`.
     """
@@ -112,16 +114,16 @@ def frame(axes, facts, note: str = "") -> None:
 
 
 def explain(figure, facts) -> None:
-    """Write the description of the task's descriptor below a figure, if `facts` has one."""
+    """Write the task's explanation of its descriptor below a figure, if `facts` contains one."""
     if facts["descriptor"]:
         text = shortened(f"descriptor: {facts['descriptor']}", 240)
         figure.supxlabel(textwrap.fill(text, 120), x=0.02, ha="left", fontsize=9)
 
 
 def scale_of(values: np.ndarray) -> Normalize:
-    """Return the matplotlib colour scale from the least to the greatest of `values`.
+    """Return the matplotlib colour scale from the smallest to the largest of `values`.
 
-    Without values, the scale is from 0 to 1.
+    If there are no values, the scale goes from 0 to 1.
     """
     if not len(values):
         return Normalize(0.0, 1.0)
@@ -130,7 +132,7 @@ def scale_of(values: np.ndarray) -> Normalize:
 
 
 def colour_bar(figure, axes, scale: Normalize) -> None:
-    """Draw the colour bar of fitness beside matplotlib axes."""
+    """Draw a colour bar for fitness beside matplotlib axes."""
     bar = figure.colorbar(
         plt.cm.ScalarMappable(scale, "viridis"), ax=axes, label="fitness", shrink=0.85, pad=0.02
     )
@@ -138,9 +140,10 @@ def colour_bar(figure, axes, scale: Normalize) -> None:
 
 
 def segments(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return arrays x and y [3 n] of a path with a line from each start [n, D] to its end [n, D].
+    """Return arrays x and y [3 n] that draw a line from each start [n, D] to its end [n, D].
 
-    NaN separates the lines. Only the first two dimensions are used.
+    NaN separates the lines, so that one call of `plot` draws them all. Only the first two
+    dimensions are used.
     """
     gap = np.full(len(starts), np.nan)
     x = np.stack([starts[:, 0], ends[:, 0], gap], axis=1).reshape(-1)
@@ -154,7 +157,7 @@ def segments(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def line_style(i: int) -> Any:
     """Return the matplotlib line style of curve number i, counted from 0.
 
-    The ninth curve repeats a colour, but not its line style.
+    Colours repeat from the ninth curve on, but with another line style.
     """
     return STYLES[(i + i // 8) % 8]
 
@@ -162,10 +165,10 @@ def line_style(i: int) -> Any:
 def smoothed(
     iterations: np.ndarray, evaluations: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Average values [n] over about forty windows of iterations, and return two arrays [windows].
+    """Average values [n] over about forty windows of iterations and return two arrays [windows].
 
-    The first array has the evaluations at the end of each window, the second the mean of the values
-    in it. An incomplete last window is left out.
+    The first array has the number of evaluations at the end of each window, the second the mean
+    value in the window. An incomplete last window is left out.
     """
     last = int(iterations[-1])
     width = max(last // 40, 1)
@@ -176,7 +179,7 @@ def smoothed(
 
 
 def band(axes, x: np.ndarray, values: np.ndarray, colour: str, style: Any) -> None:
-    """Draw the median over seeds of values [n, seeds], and the quartiles as a shaded area."""
+    """Draw the median of values [n, seeds] over seeds as a line, and the quartiles as a band."""
     low, middle, high = np.percentile(values, [25, 50, 75], axis=1)
     axes.plot(x, middle, color=colour, linestyle=style, linewidth=1.6)
     if values.shape[1] > 1:
@@ -184,7 +187,7 @@ def band(axes, x: np.ndarray, values: np.ndarray, colour: str, style: Any) -> No
 
 
 def thousands(value: float, _position: int) -> str:
-    """Return the label of a tick at `value` as text, such as "20k" or "1.5M"."""
+    """Return the label of an axis tick at `value`, such as "20k" or "1.5M"."""
     if abs(value) >= 1e4:
         return f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k"
     return f"{value:g}"

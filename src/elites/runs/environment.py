@@ -18,7 +18,7 @@ from elites.words import counted
 
 
 def environment() -> dict[str, Any]:
-    """Return versions, commit and device of this session as a dictionary by name. Loads JAX."""
+    """Return the versions, the commit and the device of this session, keyed by name. Loads JAX."""
     import importlib.metadata
 
     import jax
@@ -40,9 +40,9 @@ def environment() -> dict[str, Any]:
 
 
 def record_session(run: RunDirectory, command: str, **more: Any) -> None:
-    """Add an entry to `environment.json` of a run: command, versions and device. Loads JAX.
+    """Append an entry for this session to `environment.json` of a run. Loads JAX.
 
-    `more` are further fields of the entry.
+    The entry has the command, the versions, the device, and `more` fields.
     """
     path = run / ENVIRONMENT
     entry = {"command": command, **environment(), **more}
@@ -52,7 +52,7 @@ def record_session(run: RunDirectory, command: str, **more: Any) -> None:
 def read_sessions(run: RunDirectory) -> list[dict[str, Any]]:
     """Return the entries of `environment.json` of a run, one for each session.
 
-    The list is empty if the file is missing. Raises a RunError if it is damaged.
+    Returns an empty list if the file is missing. Raises a RunError if it is damaged.
     """
     path = run / ENVIRONMENT
     try:
@@ -71,15 +71,16 @@ _OPTIONAL = {"accepted_changes": ListOf(str)}
 
 
 def note_on_devices(run: RunDirectory, seeds: int) -> str | None:
-    """Return a line about another kind or number of devices than in the last session of a run.
+    """Return a note if this session uses other devices than the last session of a run.
 
-    Seeds are divided over the devices, if they divide evenly. Returns None if nothing changed, or
-    if the last session is not recorded. Loads JAX.
+    The note is one line. Returns None if kind and number of the devices are the same, or if the
+    last session is unknown. If `seeds` is not a multiple of the number of devices, only one is
+    used. Loads JAX.
     """
     import jax
 
     def text(count: int, kind: str) -> str:
-        """Return the devices that the seeds are divided over, of `count` devices, as text."""
+        """Return number and kind of the devices in use, as text, if `count` are available."""
         return f"{counted(count if seeds % count == 0 else 1, 'device')} ({kind})"
 
     devices = jax.local_devices()
@@ -98,9 +99,9 @@ def note_on_devices(run: RunDirectory, seeds: int) -> str | None:
 
 
 def commit() -> str | None:
-    """Return the Git commit of the running elites source, with a "+" if files changed since.
+    """Return the Git commit of the elites source, followed by "+" if files have changed since.
 
-    Returns None if the source is not in a repository.
+    Returns None if the source is not in a Git repository.
     """
     source = Path(__file__).resolve().parent
     if not shutil.which("git"):

@@ -3,8 +3,8 @@
     evaluation/metrics.csv   one row for each seed
     evaluation/cells.csv     one row for each filled cell of each seed
 
-These tables belong to the end of training. Tables of another iteration are in a directory such as
-`evaluation_000000100`.
+These tables are written for the end of training. Tables for another iteration are in a directory
+such as `evaluation_000000100`.
 
 On a deterministic task, re-evaluating an elite reproduces its results exactly. Then
 `descriptor_error` is 0, and the re-evaluated QD-score equals the stored one.
@@ -48,14 +48,15 @@ The paper's five metrics are the first three, `actor_qd_score` and `actor_descri
 def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
     """Re-evaluate a run at a checkpoint and return the directory with the tables. Loads JAX.
 
-    `checkpoint` is an iteration, by default the newest one. The tables go to `evaluation/` only if
-    they are of the run's newest checkpoint, no process trains the run, and `checkpoint` is not
-    given.
+    `checkpoint` is the iteration of the checkpoint, by default the newest one. The tables are
+    written to `evaluation/` if `checkpoint` is not given, the checkpoint is still the newest when
+    they are written, and no other process is training the run. Otherwise they go to a directory
+    with the iteration in its name.
     """
     from elites.runs import job, saved
 
     def apart(iteration: int) -> Path:
-        """Return the directory for the tables of an iteration that is not the end of training."""
+        """Return the directory for tables that do not go to `evaluation/`."""
         return run / f"evaluation_{iteration:09d}"
 
     folder = run.evaluation if checkpoint is None else apart(checkpoint)
@@ -72,9 +73,9 @@ def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
 
 
 def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
-    """Write metrics.csv and cells.csv to `directory`, for results and their re-evaluation.
+    """Write metrics.csv and cells.csv to `directory`.
 
-    `results` is a `Run`, `again` its `Reevaluation`.
+    `results` is a `Run`, `again` the `Reevaluation` of it, and `iteration` the run's iteration.
     """
     directory.mkdir(exist_ok=True)
     rows, cells = [], []
@@ -125,16 +126,16 @@ def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
 
 
 def _cell_row(i: int, cell: int, archive: Any, again: Any) -> list[Any]:
-    """Return the values of one row of cells.csv: a filled cell of the i-th seed.
+    """Return one row of cells.csv: the values of a filled cell of the i-th seed.
 
-    The columns `seed` and `iteration` are not included. `again` is the re-evaluation of the run.
+    The row lacks the columns `seed` and `iteration`. `again` is the re-evaluation of the run.
     """
     stored = archive.arrays
 
     weights = np.float32(archive.algorithm.problem.weights)
 
     def error(reached: np.ndarray) -> np.float32:
-        """Return the weighted distance of a reached descriptor from the elite's stored one."""
+        """Return the weighted distance between a reached descriptor and the elite's stored one."""
         return np.float32(np.linalg.norm(weights * (reached - stored.descriptors[cell])))
 
     return [
@@ -155,12 +156,12 @@ def _cell_row(i: int, cell: int, archive: Any, again: Any) -> list[Any]:
 
 
 def _numbered(name: str, count: int) -> list[str]:
-    """Return column names such as "centroid_0" and "centroid_1"."""
+    """Return `count` numbered column names, such as "centroid_0" and "centroid_1"."""
     return [f"{name}_{i}" for i in range(count)]
 
 
 def _write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Write header and rows to a CSV file atomically."""
+    """Write a CSV file atomically: readers see the old file or the complete new one."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(header)
@@ -169,7 +170,7 @@ def _write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
 
 
 def rebinned(cells: np.ndarray, fitness: np.ndarray, count: int) -> np.ndarray:
-    """Return the best fitness [count] of the rollouts that reached each cell, NaN if none did.
+    """Return the best fitness [count] that the actor's rollouts reached in each cell, or NaN.
 
     `cells` and `fitness` [n] are the columns `actor_cell` and `actor_fitness` of cells.csv.
     """
@@ -179,9 +180,9 @@ def rebinned(cells: np.ndarray, fitness: np.ndarray, count: int) -> np.ndarray:
 
 
 def iteration_of(directory: Path) -> int | None:
-    """Return the iteration that metrics.csv in a directory belongs to.
+    """Return the iteration for which metrics.csv in a directory was written.
 
-    Returns None if there is no such file, or if its rows do not agree on one iteration.
+    Returns None if the file is missing, or if its rows have different iterations.
     """
     path = directory / "metrics.csv"
     if not os.path.lexists(path):
@@ -191,15 +192,15 @@ def iteration_of(directory: Path) -> int | None:
 
 
 def read_metrics(directory: Path) -> dict[str, np.ndarray]:
-    """Read metrics.csv in a directory and return its columns [seeds] by name."""
+    """Read metrics.csv in a directory and return its columns [seeds], keyed by name."""
     return read_table(directory / "metrics.csv", ("seed",))
 
 
 def read_cells(directory: Path, cells: int, size: int) -> dict[str, np.ndarray]:
-    """Read cells.csv in a directory and return its columns [rows] by name.
+    """Read cells.csv in a directory and return its columns [rows], keyed by name.
 
-    The archive has `cells` cells and descriptors of `size` numbers. Raises a RunError if the table
-    does not fit it.
+    `cells` is the number of cells of the archive, and `size` the number of descriptor dimensions.
+    Raises a RunError if the table does not fit them.
     """
     path = directory / "cells.csv"
     described = (*_numbered("descriptor", size), *_numbered("actor_descriptor", size))
@@ -216,9 +217,9 @@ def read_cells(directory: Path, cells: int, size: int) -> dict[str, np.ndarray]:
 
 
 def is_complete(run: RunDirectory) -> bool:
-    """Return whether a run has everything that its end computes: the last checkpoint and tables.
+    """Return whether a run is complete: it has its last checkpoint and its evaluation tables.
 
-    Figures and summary are not needed for that.
+    Figures and summary may be missing.
     """
     try:
         total = read_record(run / FACTS, {"iterations": int})["iterations"]
@@ -229,10 +230,10 @@ def is_complete(run: RunDirectory) -> bool:
 
 
 def table(directory: Path) -> list[list[str]]:
-    """Return the metrics of metrics.csv in a directory as rows of text, a header first.
+    """Return the metrics of metrics.csv in a directory as a table: rows of texts, the header first.
 
-    Each row has a metric's title and its value. With several seeds, it has median, lowest and
-    highest.
+    Each row has the title of a metric and its value or, with several seeds, the median, lowest and
+    highest value. Metrics without values are left out.
     """
     values = read_metrics(directory)
     seeds = len(values["seed"])
@@ -249,12 +250,12 @@ def table(directory: Path) -> list[list[str]]:
 
 
 def _number(name: str, value: float) -> str:
-    """Return a metric's value as text. Coverage is shown in per cent."""
+    """Return the value of the metric `name` as text. Coverage is given in per cent."""
     return f"{100 * value:.1f} %" if name.endswith("coverage") else number(value)
 
 
 def markdown(directory: Path) -> list[str]:
-    """Return the metrics of metrics.csv in a directory as lines of a Markdown table."""
+    """Return the metrics of metrics.csv in a directory as the lines of a Markdown table."""
     header, *rows = table(directory)
     line = "|" + "---|" + "---:|" * (len(header) - 1)
     return [f"| {' | '.join(header)} |", line, *(f"| {' | '.join(row)} |" for row in rows)]

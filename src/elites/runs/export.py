@@ -23,16 +23,17 @@ from elites.runs.formats import Network
 from elites.training import Actor, Elite, Run
 
 TOLERANCE = 1e-5
-"""Largest allowed difference between an action of a file and of JAX."""
+"""Largest allowed difference between the actions of an exported file and those of JAX."""
 
 
 def choose(
     run: Run, actor: bool, cell: int | None, descriptor: Sequence[float], seed: int | None
 ) -> tuple[Elite | Actor, dict[str, Any]]:
-    """Return the requested policy of a run, and metadata for its file as a dictionary.
+    """Return the requested policy of a run, and a dictionary of metadata for its file.
 
-    The policy is the actor, the elite of a cell, or the elite nearest to a descriptor. By default,
-    it is the fittest elite. Without `seed`, the seed with the highest QD-score is used.
+    The policy is the actor, the elite of a cell, or the elite nearest to a descriptor. If none of
+    these is requested, it is the fittest elite. If `seed` is None, the seed with the highest
+    QD-score is used.
     """
     if seed is not None and seed not in run.seeds:
         raise ValueError(
@@ -78,7 +79,7 @@ def choose(
 
 
 def network_of(policy: Elite | Actor, information: dict[str, Any]) -> Network:
-    """Return the layers of an elite or of an actor as a `Network`, with `information` as metadata.
+    """Return the network of an elite or of an actor, with `information` as its metadata.
 
     The scaling of descriptors is folded into the first layer.
     """
@@ -105,9 +106,10 @@ def _numbers(layers) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def export(policy: Elite | Actor, path: Path, information: dict[str, Any]) -> float:
-    """Write a policy to a file and return the largest difference of its actions from those of JAX.
+    """Write a policy to a file and return the largest error of its actions.
 
-    Raises a RunError if the difference exceeds the tolerance.
+    The error is the difference from the actions that JAX computes. Raises a RunError if it exceeds
+    `TOLERANCE`.
     """
     network = network_of(policy, information)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,10 +119,10 @@ def export(policy: Elite | Actor, path: Path, information: dict[str, Any]) -> fl
 
 
 def check(policy: Elite | Actor, network: Network, path: Path) -> float:
-    """Compare an exported file with JAX and return the largest difference of an action.
+    """Compare an exported file with JAX and return the largest difference between their actions.
 
-    The inputs are 1,000 random observations, and descriptors if the policy takes them. Raises a
-    RunError if the difference exceeds the tolerance.
+    The inputs are 1,000 random observations, with random descriptors if the policy takes them.
+    Raises a RunError if the difference exceeds `TOLERANCE`.
     """
     generator = np.random.default_rng(0)
     observations = generator.normal(size=(1000, network.observation_size)).astype(np.float32)

@@ -50,8 +50,8 @@ CURVES = (("qd_score", "QD-score"), ("coverage", "coverage in %"), ("max_fitness
 def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
     """Draw the figures that a run has data for, and return the paths of the PNG files.
 
-    The figures show the given seed, or else the one with the highest QD-score. The archive is the
-    first figure.
+    The figures show the given seed or, by default, the one with the highest QD-score. The path of
+    the archive's figure comes first.
     """
     facts = directories.read_facts(run)
     run.figures.mkdir(exist_ok=True)
@@ -111,7 +111,7 @@ class _Drawn(NamedTuple):
     facts: Mapping[str, Any]
     table: Mapping[str, np.ndarray]
     properties: Mapping[str, str]
-    """Settings that the metrics depend on, in words. See `_properties`."""
+    """Settings that the metrics depend on, as texts for the legend. See `_properties`."""
 
 
 # Settings that metrics depend on -> metrics that are not comparable if the setting differs.
@@ -125,9 +125,9 @@ _DEPENDENT = {
 
 
 def _properties(run: RunDirectory, facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings that a run's metrics depend on, by name, in words for the legend.
+    """Return the settings that a run's metrics depend on, as texts for the legend, keyed by name.
 
-    An example is "number of cells": "1024 cells".
+    For example, "number of cells" has the text "1024 cells".
     """
     sides = zip(facts["descriptor_low"], facts["descriptor_high"], strict=True)
     bounds = " x ".join(f"[{low:g}, {high:g}]" for low, high in sides)
@@ -142,7 +142,7 @@ def _properties(run: RunDirectory, facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _labels(task: str, entries: Sequence[_Drawn]) -> list[str]:
-    """Return the texts of the legend, one for each run of a task.
+    """Return the labels of the curves in the legend, one for each run of a task.
 
     Warns if the metrics of the runs are not comparable.
     """
@@ -174,7 +174,7 @@ def _labels(task: str, entries: Sequence[_Drawn]) -> list[str]:
 
 
 def _subject(facts: Mapping[str, Any]) -> str:
-    """Return the title of a figure of one run: its algorithm and its task."""
+    """Return the title of a figure of one run: the names of its algorithm and its task."""
     return f"{short(facts['algorithm'])} on {short(facts['task'])}"
 
 
@@ -188,7 +188,7 @@ def _index(seeds: Sequence[int], seed: int) -> int:
 def _save(figure, where: RunDirectory | Path, name: str) -> Path:
     """Write a figure as PNG and as PDF, close it, and return the path of the PNG.
 
-    `where` is a folder, or a run, whose folder `figures` is used.
+    `where` is the folder to write to, or a run, whose folder `figures` is used.
     """
     directory = where.figures if isinstance(where, RunDirectory) else where
     path = directory / f"{name}.png"
@@ -205,8 +205,8 @@ def _save(figure, where: RunDirectory | Path, name: str) -> Path:
 def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
     """Return a figure of the archive in a snapshot, for the seed at position `index`.
 
-    A snapshot is the archive without policies at a checkpoint. `facts` are the entries of
-    facts.json.
+    A snapshot is the archive of all seeds at a checkpoint, without policies. `facts` are the
+    entries of facts.json.
     """
     fitness = snapshot["fitness"][index]
     full = np.isfinite(fitness)
@@ -227,7 +227,8 @@ def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
 def _actor_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
     """Return a figure of the archive beside the descriptors that the actor reaches.
 
-    The actor was asked for each elite's descriptor. `cells` are the columns of the run's cells.csv.
+    The actor is given the descriptor of each elite as its target. `cells` are the columns of the
+    run's cells.csv.
     """
     chosen = cells["seed"] == seed
     rows = {name: values[chosen] for name, values in cells.items()}
@@ -263,7 +264,7 @@ def _actor_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
 
 
 def _draw_errors(axes, facts, asked: np.ndarray, reached: np.ndarray) -> None:
-    """Draw descriptors asked for and reached, both [n, D], with lines between them."""
+    """Draw a line from each requested descriptor to the reached one. Both arrays are [n, D]."""
     if len(facts["descriptor_low"]) >= 2:
         axes.plot(*segments(asked, reached), color="#999999", linewidth=0.6, zorder=1)
         axes.scatter(asked[:, 0], asked[:, 1], s=9, color=COLOURS[0], label="asked", zorder=2)
@@ -279,14 +280,14 @@ def _draw_errors(axes, facts, asked: np.ndarray, reached: np.ndarray) -> None:
 
 
 def _sum(values: np.ndarray) -> str:
-    """Return the sum of values without NaN, as text such as "12,345"."""
+    """Return the sum of values, ignoring NaN, as text such as "12,345"."""
     return f"{np.nansum(values):,.0f}"
 
 
 def _per_cell(snapshot, cell: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return values [n, ...] of the filled cells as an array [C, ...] of all cells, NaN elsewhere.
+    """Spread values [n, ...] of n cells over an array [C, ...] of all cells, and return it.
 
-    `cell` [n] are the numbers of the filled cells.
+    `cell` [n] are the numbers of these cells. The other cells are NaN.
     """
     spread = np.full((snapshot["centroids"].shape[0], *values.shape[1:]), np.nan)
     spread[cell] = values
@@ -297,7 +298,10 @@ def _per_cell(snapshot, cell: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
-    """Return a figure of the learning curves of several tables of metrics, keyed by label."""
+    """Return a figure of learning curves.
+
+    `tables` maps the label of each curve to the columns of a table of metrics.
+    """
     figure, panels = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
     for axes, (name, title) in zip(panels, CURVES, strict=True):
         for i, table in enumerate(tables.values()):
@@ -320,16 +324,16 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
 
 
 def _with_gap(label: str, table: Mapping[str, np.ndarray]) -> str:
-    """Return a curve's label. It names the iterations that the table of metrics lacks."""
+    """Return a curve's label. If the table of metrics lacks iterations, the label names them."""
     missing = gaps.within(table["iteration"][:, 0])
     return f"{label} (without {gaps.in_words(missing)})" if missing else label
 
 
 def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int):
-    """Return a figure of the variations (origins of offspring) that elites came from.
+    """Return a figure of the variations, such as mutation, that the elites originate from.
 
-    The left panel shows additions by variation over time. The right panel shows the variation of
-    each elite in the snapshot, for the seed at position `index`.
+    The left panel shows how many elites each variation added over time. The right panel shows the
+    variation of each elite in the snapshot, for the seed at position `index`.
     """
     origins = [name.removeprefix("added.") for name in table if name.startswith("added.")]
     figure, (left, right) = plt.subplots(
@@ -361,7 +365,7 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
 def _draw_origins(axes, facts, snapshot, index: int) -> None:
     """Draw the cells of a two-dimensional archive, coloured by the variation of their elites.
 
-    Leaves the axes empty without a snapshot or with descriptors of other dimensions.
+    Draws nothing if there is no snapshot, or if the descriptor does not have two dimensions.
     """
     if snapshot is None or len(facts["descriptor_low"]) != 2:
         axes.set_axis_off()

@@ -47,10 +47,10 @@ Probe = dict[str, Any]  # {"reward": ..., "descriptor": ..., "observation": [STE
 
 
 def of_task(task: Task) -> dict[str, Any] | None:
-    """Return the fingerprint of a task: versions, digests of its traced code, and a probe of it.
+    """Return the fingerprint of a task: versions, digests of its traced code, and its probe.
 
     A probe is a short fixed rollout of the task. Returns None if the task cannot be run. Training
-    then fails as well, with a message about the fault.
+    would then fail as well, and explain why.
     """
     try:
         return {**_made_with(), "code": _task_code(task), "probe": _probe(task)}
@@ -61,7 +61,8 @@ def of_task(task: Task) -> dict[str, Any] | None:
 def of_algorithm(batched: Batched, shapes: Any, keys: Array) -> dict[str, Any]:
     """Return the fingerprint of an algorithm: versions, and digests of its traced stages.
 
-    The rollouts are left out. `shapes` and `keys` are those of the training state.
+    The stages are `train`, `ask` and `tell`, but not the rollouts. `shapes` and `keys` are the
+    training state and the seeds' random keys, with which the stages are traced.
     """
     code = {"train": _code(batched.compiled.train, shapes, keys)}
     for i, (ask, tell, _) in enumerate(batched.compiled.rounds):
@@ -73,18 +74,18 @@ def of_algorithm(batched: Batched, shapes: Any, keys: Array) -> dict[str, Any]:
 
 
 def is_current(fingerprint: Any) -> bool:
-    """Return whether a fingerprint was made with these versions, on this kind of device.
+    """Return whether a fingerprint was made with the installed versions, on the same backend.
 
-    A fingerprint holds digests of traced code.
+    Digests of traced code can be compared only in this case.
     """
     made_with = _made_with()
     return isinstance(fingerprint, Mapping) and made_with.items() <= fingerprint.items()
 
 
 def task_changes(before: Mapping[str, Any], task: Task) -> list[str]:
-    """Return sentences about what changed in a task since its fingerprint `before` was recorded.
+    """Describe how a task changed since its fingerprint `before` was recorded, as sentences.
 
-    The list is empty if nothing changed, or if the task cannot be run.
+    Returns an empty list if nothing changed, or if the task cannot be run.
     """
     try:
         differing = _code_changes(before, _task_code(task))
@@ -98,10 +99,10 @@ def task_changes(before: Mapping[str, Any], task: Task) -> list[str]:
 
 
 def algorithm_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return sentences about what changed in an algorithm between two fingerprints.
+    """Describe how an algorithm changed between two fingerprints, as a list of sentences.
 
-    The list is empty if nothing changed, or if versions or devices differ, so that the fingerprints
-    cannot be compared.
+    Returns an empty list if nothing changed, or if the fingerprints cannot be compared, because
+    they were made with other versions or devices.
     """
     if not is_current(before) or before.get("devices") != now["devices"]:
         return []
@@ -111,7 +112,7 @@ def algorithm_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list
 
 
 def _made_with() -> dict[str, str]:
-    """Return the versions of JAX and elites, and the JAX backend, by name."""
+    """Return the versions of JAX and elites, and the name of the JAX backend, keyed by name."""
     return {
         "jax": jax.__version__,
         "elites": elites.__version__,
@@ -120,9 +121,10 @@ def _made_with() -> dict[str, str]:
 
 
 def _code_changes(before: Mapping[str, Any], now: Mapping[str, Code]) -> list[str]:
-    """Return the names of the functions whose code or constants differ from those recorded.
+    """Return the names of the functions whose traced code or constants have changed.
 
-    `before` is a recorded fingerprint. `now` maps function names to digests and constants.
+    `before` is a recorded fingerprint. `now` maps the names of functions to their digests and
+    constants.
     """
     recorded = before.get("code")
     if not isinstance(recorded, Mapping):
@@ -131,7 +133,7 @@ def _code_changes(before: Mapping[str, Any], now: Mapping[str, Code]) -> list[st
 
 
 def _same_code(before: Any, now: Code) -> bool:
-    """Return whether two functions have the same digest and, within a tolerance, constants."""
+    """Return whether two functions have equal digests and, within a tolerance, equal constants."""
     try:
         first, second = np.array(before["constants"]), np.array(now["constants"])
         close = np.abs(first - second) <= _CONSTANTS_TOLERANCE * (1 + second[0])
@@ -144,7 +146,7 @@ def _same_code(before: Any, now: Code) -> bool:
 
 
 def _probe(task: Task) -> Probe:
-    """Return the probe of a task: its rewards, descriptors and observations in a fixed rollout."""
+    """Return the probe of a task, a record of a short fixed rollout. See `_probe_of`."""
     sizes = (task.observation_size, task.action_size)
     return _probe_of(task.reset, task.step, *sizes)
 
@@ -156,9 +158,11 @@ def _probe_of(
     observation_size: int,
     action_size: int,
 ) -> Probe:
-    """Take a few steps of a task and return rewards, descriptors and observations of each.
+    """Return the ranges of rewards, descriptors and observations in a short rollout of a task.
 
-    The actions are computed from the observations, so that the probe covers all observed values.
+    The rollout is repeated with slightly perturbed states. A range is the lowest and the highest
+    value over the repeats. The actions are computed from the observations, so that a change of any
+    observation shows. Observations are recorded as one weighted mean.
     """
     weights = np.cos(1.0 + np.arange(action_size * observation_size))
     weights = weights.reshape(action_size, observation_size)
@@ -182,7 +186,7 @@ def _probe_of(
 
 
 def _perturbed(noise: np.random.Generator, leaf: Any) -> Any:
-    """Change an array as much as differences in rounding may. Only numbers with a point change."""
+    """Return an array with noise as large as differences in rounding. Only floats are changed."""
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         return leaf
     values = np.asarray(leaf, np.float64)
@@ -191,7 +195,10 @@ def _perturbed(noise: np.random.Generator, leaf: Any) -> Any:
 
 
 def _ranges(values: np.ndarray) -> list[Any]:
-    """Return the lowest and highest of numbers [repeats * steps, n], as lists [steps][n][2]."""
+    """Return the lowest and highest value over the repeats, as nested lists [steps][n][2].
+
+    `values` [repeats * steps, n] are the numbers of all steps of all repeats.
+    """
     repeats = values.reshape(_REPEATS, STEPS, -1)
     ends = np.stack([repeats.min(axis=0), repeats.max(axis=0)], axis=-1)
     return [[[_number(end) for end in pair] for pair in step] for step in ends]
@@ -199,7 +206,7 @@ def _ranges(values: np.ndarray) -> list[Any]:
 
 @contextlib.contextmanager
 def _on_cpu() -> Iterator[None]:
-    """Compute on the CPU inside the `with` block, if JAX has that device."""
+    """Make JAX compute on the CPU inside the `with` block, if it has that device."""
     try:
         device = jax.local_devices(backend="cpu")[0]
     except RuntimeError:  # JAX was told to use the accelerator alone
@@ -210,13 +217,13 @@ def _on_cpu() -> Iterator[None]:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number with six digits, as it is recorded, or None if it is not finite."""
+    """Return a number rounded to six digits for the record, or None if it is not finite."""
     number = float(value)
     return float(f"{number:.6g}") if np.isfinite(number) else None
 
 
 def _probe_changes(before: Any, now: Probe) -> list[str]:
-    """Return a sentence about each series of a probe that is different now."""
+    """Return a sentence for each part of a probe (reward, descriptor, observation) that changed."""
     if not isinstance(before, Mapping):
         return []
     said = []
@@ -231,10 +238,10 @@ def _probe_changes(before: Any, now: Probe) -> list[str]:
 
 
 def _differ(first: np.ndarray, second: np.ndarray) -> bool:
-    """Return whether two series of ranges [steps, n, 2] are apart in most of their steps.
+    """Return whether two series of ranges [steps, n, 2] are disjoint in most of their steps.
 
-    Steps with narrow ranges alone are counted, if there are any: they do not depend on rounding.
-    A number that was not finite is NaN.
+    Only steps with narrow ranges are counted, if there are any, because they do not depend on
+    rounding. NaN stands for a number that was not finite.
     """
     if first.shape != second.shape:  # recorded by another version; other sizes are other facts
         return False
@@ -249,7 +256,7 @@ def _differ(first: np.ndarray, second: np.ndarray) -> bool:
 
 
 def _shown(series: np.ndarray) -> str:
-    """Return the middle of the last range of a series, as an example."""
+    """Return the centre of the last range in a series as text, as an example for a message."""
     last = [f"{value:.4g}" for value in series[-1].mean(axis=-1)]
     return last[0] if len(last) == 1 else f"[{', '.join(last)}]"
 
@@ -258,7 +265,10 @@ def _shown(series: np.ndarray) -> str:
 
 
 def _task_code(task: Task) -> dict[str, Code]:
-    """Return digest and constants of a task's traced `reset` and `step`, by function name."""
+    """Return the digests and constants of a task's traced functions `reset` and `step`.
+
+    The result is keyed by the name of the function.
+    """
     return _task_code_of(task.reset, task.step, task.action_size)
 
 
@@ -268,7 +278,7 @@ def _task_code_of(
     step: Callable[[TaskState, Array], TaskState],
     action_size: int,
 ) -> dict[str, Code]:
-    """Return digest and constants of the traced `reset` and `step`, by function name.
+    """Trace `reset` and `step`, and return the digest and the constants of each, keyed by name.
 
     The result is cached.
     """
@@ -278,14 +288,17 @@ def _task_code_of(
 
 
 def _code(function: Callable[..., Any], *arguments: Any) -> Code:
-    """Return digest and constants of a jitted function, traced with `arguments` or their shapes."""
+    """Return the digest and the constants of a jitted function, traced with `arguments`.
+
+    The arguments may be arrays or only their shapes.
+    """
     traced = cast(jax.stages.Wrapped, function).trace(*arguments).jaxpr
     text = _Tracer().closed(traced)
     return {"digest": text.digest[:16], "constants": _summary(text.constants)}
 
 
 class _Text(NamedTuple):
-    """Digest of a traced function, and the constant arrays in it."""
+    """Digest of a traced function, and the constant arrays that occur in it."""
 
     digest: str
     constants: list[Any]
@@ -294,20 +307,20 @@ class _Text(NamedTuple):
 class _Tracer:
     """Computes digests of traced code that are the same in every process.
 
-    JAX prints traced code as well, but with names of functions, and in a form that depends on what
-    was traced before.
+    The text that JAX prints for traced code is no substitute: it contains the names of functions,
+    and depends on what was traced before.
     """
 
     def __init__(self):
         self._known: dict[int, _Text] = {}
 
     def closed(self, code: ClosedJaxpr) -> _Text:
-        """Return digest and constants of traced code, including the constants bound to it."""
+        """Return the digest and the constants of a closed jaxpr (a jaxpr with its constants)."""
         inner = self._function(code.jaxpr)
         return _Text(inner.digest, [*code.consts, *inner.constants])
 
     def _function(self, code: Jaxpr) -> _Text:
-        """Return digest and constants of a traced function. The result is cached."""
+        """Return the digest and the constants of a traced function. The result is cached."""
         if id(code) not in self._known:
             constants: list[Any] = []
             lines = "\n".join(self._lines(code, constants))
@@ -315,20 +328,20 @@ class _Tracer:
         return self._known[id(code)]
 
     def _lines(self, code: Jaxpr, constants: list[Any]) -> Iterator[str]:
-        """Yield a traced function as lines of text without names, one for each operation.
+        """Yield the text of a traced function without names, one line for each operation.
 
-        Adds the arrays in the code to `constants`.
+        Appends the arrays in the code to `constants`.
         """
         numbers: dict[Any, int] = {}
 
         def define(variables: Iterable[Any]) -> str:
-            """Number new variables, and return their numbers and types as text."""
+            """Give numbers to new variables, and return the numbers and types as text."""
             for variable in variables:
                 numbers[variable] = len(numbers)
             return " ".join(f"{numbers[v]}:{v.aval.str_short()}" for v in variables)
 
         def use(atoms: Iterable[Any]) -> str:
-            """Return the inputs of an operation as text: variable numbers, or literal values."""
+            """Return the inputs of an operation as text: variable numbers or literal values."""
             return " ".join(
                 f"{self._value(atom.val, constants)}:{atom.aval.str_short()}"
                 if isinstance(atom, Literal)
@@ -342,7 +355,7 @@ class _Tracer:
         yield use(code.outvars)
 
     def _operation(self, step: JaxprEqn, constants: list[Any]) -> str:
-        """Return name and parameters of an operation as text. Adds arrays to `constants`."""
+        """Return an operation's name and parameters as text. Appends arrays to `constants`."""
         described = [
             f"{name}={self._value(value, constants)}"
             for name, value in sorted(step.params.items())
@@ -351,9 +364,10 @@ class _Tracer:
         return f"{step.primitive.name}[{' '.join(described)}]"
 
     def _value(self, value: Any, constants: list[Any]) -> str:
-        """Return a parameter of an operation as text.
+        """Return the value of an operation's parameter as text.
 
-        A function becomes its digest, an array the word "array". Arrays are added to `constants`.
+        A function is replaced by its digest. An array is replaced by the word "array" and appended
+        to `constants`.
         """
         if isinstance(value, ClosedJaxpr | Jaxpr):
             text = self.closed(value) if isinstance(value, ClosedJaxpr) else self._function(value)
@@ -379,7 +393,10 @@ def _rounded(text: str) -> str:
 
 
 def _summary(constants: Iterable[Any]) -> list[float]:
-    """Return two numbers that change with any constant. They are compared with a tolerance."""
+    """Return two sums over all constants that change if any constant changes.
+
+    They are compared with a tolerance, because another machine may round differently.
+    """
     total, weighted, count = 0.0, 0.0, 0
     for constant in constants:
         if jnp.issubdtype(constant.dtype, jax.dtypes.prng_key):

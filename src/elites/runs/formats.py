@@ -27,7 +27,7 @@ class Network:
 def check(path: Path) -> None:
     """Raise a ValueError if a policy cannot be exported to `path`.
 
-    Reasons are an unknown suffix, a missing package, or an existing file.
+    The reason is an unknown suffix, a missing package, or a file that already exists.
     """
     if path.suffix not in _PACKAGES:
         raise ValueError(f"the file must end in .onnx or .safetensors, got '{path}'")
@@ -44,7 +44,8 @@ def write(network: Network, path: Path) -> None:
 def run(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
     """Run the network in a file and return its actions [N, A].
 
-    `inputs` are the observations [N, ...] and, if the network takes them, descriptors [N, ...].
+    `inputs` has the array `observation` [N, ...] and, if the network takes one, `descriptor` [N,
+    ...].
     """
     return {".onnx": _run_onnx, ".safetensors": _run_safetensors}[path.suffix](path, inputs)
 
@@ -53,7 +54,7 @@ def run(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _write_safetensors(network: Network, path: Path) -> None:
-    """Write a network as a safetensors file, with tensors such as `layers.0.kernel`."""
+    """Write a network as a safetensors file. Its tensors have names such as `layers.0.kernel`."""
     from safetensors.numpy import save_file
 
     tensors = {}
@@ -87,7 +88,7 @@ def _write_onnx(network: Network, path: Path) -> None:
     from onnx import TensorProto, helper, numpy_helper
 
     def number(name: str, size: int):
-        """Return the description of an ONNX input or output [n, size] of floats."""
+        """Return the ONNX declaration of an input or output: floats of shape [n, size]."""
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size])
 
     inputs = [number("observation", network.observation_size)]

@@ -1,8 +1,8 @@
-"""Find the iterations that the tables of a run lack.
+"""Find the iterations that are missing from the tables of a run.
 
 A table may be older than the checkpoint that the run continues from, for example after it was
-restored from a backup. It may also be deleted. Training then continues and appends new rows, and
-the rows in between stay missing. They are found because `metrics.csv` has a row for every
+restored from a backup. It may also have been deleted. Training then continues and appends new rows,
+and the rows in between stay missing. They are found because `metrics.csv` has a row for every
 iteration, and each checkpoint lists the iterations that `reevaluations.csv` has rows for.
 """
 
@@ -31,26 +31,26 @@ from elites.runs.directory import (
 from elites.words import ranges, spans
 
 REEVALUATED = "reevaluated"
-"""Key of the list of re-evaluated iterations in a checkpoint's information."""
+"""Key of the list of re-evaluated iterations in the information saved with a checkpoint."""
 
 
 class Gap(NamedTuple):
-    """Iterations without rows in the table at `path`."""
+    """Iterations that are missing from the table at `path`."""
 
     path: Path
     iterations: list[range]
 
     @property
     def text(self) -> str:
-        """The missing iterations in words, such as "iterations 4 to 7"."""
+        """The missing iterations as text, such as "iterations 4 to 7"."""
         return in_words(self.iterations)
 
 
 def find(run: RunDirectory, through: int | None = None) -> list[Gap]:
     """Return the gaps in metrics.csv and reevaluations.csv of a run, up to iteration `through`.
 
-    If `through` is not given, rows are expected up to the newest checkpoint. Gaps in the rows after
-    that checkpoint are returned as well.
+    If `through` is None, the tables are searched up to their last row, and at least up to the
+    newest checkpoint.
     """
     newest, expected_again = _newest(run)  # read first: a running training extends the tables
     seeds = run.config().seeds
@@ -71,15 +71,16 @@ def find(run: RunDirectory, through: int | None = None) -> list[Gap]:
 
 
 def in_words(iterations: Sequence[range]) -> str:
-    """Return iterations as text, such as "iteration 4" or "iterations 4 to 7"."""
+    """Return ranges of iterations as text, such as "iteration 4" or "iterations 4 to 7"."""
     one = sum(map(len, iterations)) == 1
     return f"{'iteration' if one else 'iterations'} {spans(iterations)}"
 
 
 def within(iterations: np.ndarray, through: int = 0) -> list[range]:
-    """Return the iterations that the column `iterations` of a table lacks, as ranges.
+    """Return the iterations that are missing from a table, as ranges.
 
-    Iterations are expected up to the last one in the table, and at least up to `through`.
+    `iterations` is the table's column of that name. The table should have every iteration up to its
+    last one, and at least up to `through`.
     """
     have = np.unique(iterations.astype(int))
     ends = [0, *have.tolist(), max([through, *have[-1:].tolist()]) + 1]
@@ -87,15 +88,15 @@ def within(iterations: np.ndarray, through: int = 0) -> list[range]:
 
 
 def reevaluated(run: RunDirectory, through: int) -> list[int]:
-    """Return the sorted iterations up to `through` at which a run was re-evaluated.
+    """Return the iterations up to `through` at which a run was re-evaluated, sorted.
 
-    Iterations whose rows in reevaluations.csv are lost are included.
+    Includes iterations whose rows in reevaluations.csv are lost.
     """
     return sorted(i for i in _newest(run)[1] if i <= through)
 
 
 def _newest(run: RunDirectory) -> tuple[int, set[int]]:
-    """Return the iteration of a run's newest checkpoint, and the iterations re-evaluated by then.
+    """Return the iteration of a run's newest readable checkpoint, and all re-evaluated iterations.
 
     Returns 0 and an empty set if there is no readable checkpoint.
     """
@@ -111,7 +112,10 @@ def _newest(run: RunDirectory) -> tuple[int, set[int]]:
 
 
 def _iterations(path: Path, seeds: int) -> np.ndarray:
-    """Return the sorted iterations [n] that the table at a path has rows of all seeds for."""
+    """Return the iterations [n], sorted, for which the table at a path has a row of every seed.
+
+    The array is empty if there is no such file.
+    """
     if not os.path.lexists(path):
         return np.zeros(0, int)
     return logs.read_metrics(path, seeds)["iteration"][:, 0].astype(int)

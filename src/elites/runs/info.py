@@ -14,7 +14,7 @@ from elites.words import duration, plain
 
 
 def describe(run: RunDirectory) -> str:
-    """Return a description of a run as text of several lines, read from its files."""
+    """Return a description of a run, a text of several lines that is made from its files."""
     config = run.config()
     title = f"{run.path}: {config.algorithm} on {config.task}, {config.seeds} seed(s)"
     lines = [plain(title), ""]
@@ -52,12 +52,12 @@ def describe(run: RunDirectory) -> str:
 
 
 def _rows(**facts: str) -> list[str]:
-    """Return lines of two columns: the name and the text of each entry."""
+    """Return a line for each fact, with its name in the first column and its text in the second."""
     return [f"{name:<16}{plain(text)}" for name, text in facts.items()]
 
 
 def _progress(run: RunDirectory) -> dict[str, str]:
-    """Return progress, QD-scores and coverages of a run's last iteration as texts by title."""
+    """Return the progress, QD-scores and coverages of a run so far, as texts keyed by title."""
     table = logs.metrics(run)
     if not len(table.get("iteration", ())):
         return {"progress": "no iteration finished yet"}
@@ -71,9 +71,9 @@ def _progress(run: RunDirectory) -> dict[str, str]:
 
 
 def _machine(run: RunDirectory) -> dict[str, str]:
-    """Return machine, start time and command of a run as texts by title.
+    """Return the machine, start time and command of a run, as texts keyed by title.
 
-    The texts come from environment.json. The dictionary is empty if that file is missing.
+    The texts come from environment.json. Returns an empty dictionary if that file is missing.
     """
     sessions = environment.read_sessions(run)
     if not sessions:
@@ -90,7 +90,10 @@ def _machine(run: RunDirectory) -> dict[str, str]:
 
 
 def _changed(config: configs.Config) -> list[str]:
-    """Return texts such as "hp.cells 256", one for each setting that differs from the paper's."""
+    """Return texts such as "hp.cells 256", one for each setting that differs from the paper's.
+
+    Compares the hyperparameters and the number of evaluations.
+    """
     paper = configs.flat(configs.preset("paper", config.task))
     shown = configs.flat(config)
     names = [name for name in shown if name.startswith("hp.") or name == "evaluations"]

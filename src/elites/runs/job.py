@@ -34,7 +34,7 @@ from elites.words import amount
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """The algorithm that a configuration describes, ready to train, and its state's array names."""
+    """The algorithm that a configuration describes, ready to train."""
 
     task: Task
     algorithm: Algorithm
@@ -42,14 +42,14 @@ class Job:
     total: int
     """Number of iterations of the whole run."""
     shapes: Any
-    """Training state with shapes and types in place of arrays."""
+    """Training state in which shapes and types take the place of arrays."""
     names: tuple[str, ...]
-    """Names of the state's arrays on disk, in the order of the tree's leaves."""
+    """Names of the training state's arrays on disk, in the order of the leaves of its pytree."""
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of a run by name: the entries of `facts.json`.
+        """Return the facts about the run, the entries of `facts.json`, keyed by name.
 
-        Readers of a run need them when they do not have its task.
+        With these facts a run can be shown without loading its task.
         """
         algorithm, task = self.algorithm, self.task
         learner = algorithm.main_td3
@@ -88,30 +88,36 @@ class Job:
 
     @property
     def expected_arrays(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Shape and type of each array of the training state, by name."""
+        """Shape and type of each array of the training state, keyed by name."""
         return shapes_by_name(self.shapes)
 
     def arrays(self, state) -> dict[str, np.ndarray]:
-        """Return a training state as NumPy arrays by name.
+        """Return the arrays of a training state as NumPy arrays, keyed by name.
 
-        The arrays are copies, because the buffers of the state are reused.
+        They are copies, because training reuses the memory of the state.
         """
         return dict(zip(self.names, map(np.array, jax.tree.leaves(state)), strict=True))
 
     def by_file(self, arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
-        """Return the arrays by file name: weights.npz for deployment, state.npz for the rest."""
+        """Return arrays grouped by file name.
+
+        Arrays of the archive and the actors belong to weights.npz, all others to state.npz.
+        """
         weights = {name: array for name, array in arrays.items() if is_weight(name)}
         rest = {name: array for name, array in arrays.items() if not is_weight(name)}
         return {WEIGHTS: weights, STATE: rest}
 
     def state_of(self, arrays: Mapping[str, np.ndarray | None]):
-        """Return the training state that has the named arrays. Unneeded arrays may be None."""
+        """Return the training state that consists of these arrays, which are keyed by name.
+
+        Arrays that the caller does not need may be None.
+        """
         return jax.tree.unflatten(
             jax.tree.structure(self.shapes), [arrays[name] for name in self.names]
         )
 
     def reevaluate(self, state, keys) -> Reevaluation:
-        """Evaluate archive and actor of a training state again and return the results.
+        """Evaluate the archive and the actor of a training state again and return the results.
 
         `keys` are the random keys of the seeds.
         """
@@ -120,14 +126,17 @@ class Job:
 
 
 def is_weight(name: str) -> bool:
-    """Return whether the state's array `name` is deployed: it is the archive's, or an actor."""
+    """Return whether an array of the training state is saved in weights.npz, for deployment.
+
+    These are the arrays of the archive and of the actors.
+    """
     return name.startswith("archive.") or (name.startswith("learners.") and name.endswith(".actor"))
 
 
 def build(config: Config, run: RunDirectory) -> Job:
-    """Return the job of a configuration, on the device that JAX chose.
+    """Return the job of a configuration, on the device that JAX uses already.
 
-    `run` is the run directory, in which GPU kernels are kept.
+    `run` is the directory of the run, in which GPU kernels are kept.
     """
     task = tasks.make(config.task)
     if config.algorithm == catalogue.DISTIL:
@@ -138,7 +147,7 @@ def build(config: Config, run: RunDirectory) -> Job:
 
 
 def assemble(task: Task, algorithm: Algorithm, config: Config, run: RunDirectory) -> Job:
-    """Return the job of a task and an algorithm that are already built."""
+    """Return the job for a task and an algorithm that have already been built."""
     total = training.iterations_for(algorithm, config.evaluations)
     batched = training.Batched(algorithm, config.seeds, run.kernels)
     shapes = batched.shapes(training.seed_keys(config.seed_numbers))
@@ -146,9 +155,9 @@ def assemble(task: Task, algorithm: Algorithm, config: Config, run: RunDirectory
 
 
 def shapes_by_name(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return shape and type of each array of a training state, by the array's name.
+    """Return the shape and type of each array of a training state, keyed by the array's name.
 
-    `tree` is a state, or the shapes of one.
+    `tree` is a training state, or one with shapes in place of arrays.
     """
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): (tuple(leaf.shape), leaf.dtype.name)
@@ -157,9 +166,9 @@ def shapes_by_name(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def prepare(config: Config, run: RunDirectory) -> Job:
-    """Return the job of a configuration for training, on the device that it requests.
+    """Choose the device that a configuration requests, and return the job to train on it.
 
-    Raises a ValueError if the device is missing, or if its memory does not suffice.
+    Raises a ValueError if the device is missing, and a TooLargeError if it has too little memory.
     """
     choose_device(config.device)
     checking.check_own(tasks.make(config.task))
@@ -178,7 +187,7 @@ def prepare(config: Config, run: RunDirectory) -> Job:
 
 
 def choose_device(wanted: str) -> None:
-    """Make JAX use the device `wanted`: auto, cpu or gpu. Raises a ValueError if it is missing."""
+    """Make JAX use a device: "auto", "cpu" or "gpu". Raises a ValueError if there is none."""
     if wanted == "cpu":
         jax.config.update("jax_platforms", "cpu")
     elif wanted == "gpu" and _backend() != "gpu":
@@ -210,7 +219,7 @@ def available_memory() -> int | None:
 
 
 def _host_memory() -> Iterator[int]:
-    """Yield the available memory of the machine in bytes, or nothing if it is unknown."""
+    """Yield the available memory of the machine in bytes. Yields nothing if it is unknown."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -218,7 +227,7 @@ def _host_memory() -> Iterator[int]:
 
 
 def _container_memory() -> Iterator[int]:
-    """Yield the free memory of the container in bytes, or nothing if it has no limit."""
+    """Yield the free memory of the container in bytes. Yields nothing if it has no limit."""
     group = Path("/sys/fs/cgroup")
     with contextlib.suppress(OSError, ValueError):
         limit = int((group / "memory.max").read_text())
@@ -235,7 +244,8 @@ _LOWER = "--seeds, --hp.replay-size, --hp.batch-size or --hp.cells"
 def refuse_too_much(needed: int, config: Config) -> None:
     """Raise a TooLargeError if a run that needs `needed` bytes does not fit in memory.
 
-    The seeds may be spread over several devices. The message names the options to lower.
+    The bytes are divided by the number of devices that the seeds are spread over. The message names
+    the options to lower.
     """
     available = available_memory()
     needed //= training.devices_for(config.seeds)
@@ -248,7 +258,7 @@ def refuse_too_much(needed: int, config: Config) -> None:
 
 @contextlib.contextmanager
 def memory_errors_explained() -> Iterator[None]:
-    """Replace out-of-memory errors in the `with` block by an OutOfMemoryError.
+    """Turn out-of-memory errors inside the `with` block into an OutOfMemoryError.
 
     Its message names the options to lower.
     """

@@ -23,11 +23,11 @@ class InUseError(RunError):
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[str | None]:
-    """Lock the run directory at a path for this process while the `with` block runs.
+    """Hold the lock of the run directory at a path inside the `with` block.
 
-    Yields the text of a lock that a killed process left behind, or None. Creates the directory if
-    needed, and removes it again if nothing was written to it. Raises an InUseError if another
-    process holds the lock.
+    Yields the text of the lock file if a killed process left one behind, otherwise None. Creates
+    the directory if needed, and removes it again if nothing was written to it. Raises an InUseError
+    if another process holds the lock.
     """
     import fcntl
 
@@ -61,14 +61,14 @@ def locked(path: Path) -> Iterator[str | None]:
 
 
 def _text(file: IO[bytes]) -> str:
-    """Return the text of an open lock file in one line of at most 200 printable characters."""
+    """Return the text of an open lock file as one line of at most 200 printable characters."""
     file.seek(0)
     text = " ".join(file.read(200).decode("utf-8", "replace").split())
     return "".join(letter for letter in text if letter.isprintable())
 
 
 def _replace(file: IO[bytes], text: str) -> None:
-    """Replace the text of an open lock file."""
+    """Overwrite an open lock file with `text`."""
     file.seek(0)
     file.truncate()
     file.write(text.encode())
@@ -89,9 +89,9 @@ def _open_lock(path: Path) -> IO[bytes]:
 
 @contextlib.contextmanager
 def locked_if_free(path: Path) -> Iterator[bool]:
-    """Lock the run directory at a path, unless another process has locked it.
+    """Hold the lock of the run directory at a path, unless another process holds it.
 
-    Yields whether this process holds the lock.
+    Yields True if this process has the lock, otherwise False.
     """
     with contextlib.ExitStack() as stack:
         try:

@@ -32,7 +32,7 @@ from elites.runs.directory import METRICS, RunDirectory, flush, path_in_errors, 
 
 
 def text_of(value: Any) -> str:
-    """Return a value as text for a CSV file. A number can be read back from it exactly."""
+    """Return a value as text for a CSV file. Numbers can be read back from it exactly."""
     if isinstance(value, np.generic):
         value = (
             value.astype(np.float64) if value.dtype.kind == "f" and value.itemsize > 4 else value
@@ -45,7 +45,11 @@ class Table:
     """A CSV file to which rows are appended, such as metrics.csv."""
 
     def __init__(self, path: Path, columns: Sequence[str], through: int | None = None):
-        """Start a table at `path`. With `through`, continue one there after that iteration."""
+        """Create the table at `path`, replacing an existing one.
+
+        If `through` is given, an existing table is continued: only rows after that iteration are
+        dropped.
+        """
         self.path, self.columns = path, list(columns)
         if through is not None and path.exists():
             _drop_rows_after(path, self.columns, through)
@@ -61,25 +65,28 @@ class Table:
             self._file.flush()
 
     def sync(self) -> None:
-        """Flush the contents of the file to disk."""
+        """Write the buffered rows to disk."""
         with path_in_errors(self.path):
             flush(self._file)
 
     def close(self) -> None:
-        """Close the file. Errors contain the path."""
+        """Close the file. Errors name the path of the table."""
         with path_in_errors(self.path):
             self._file.close()
 
 
 def _line(cells: Sequence[str]) -> str:
-    """Return cells as one line of a CSV file, with its line break."""
+    """Return the text of cells as one line of a CSV file, including the line break."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(cells)
     return buffer.getvalue()
 
 
 def _drop_rows_after(path: Path, columns: Sequence[str], iteration: int) -> None:
-    """Rewrite the table at a path without the rows after an iteration, and with all `columns`."""
+    """Rewrite the table at a path without the rows after an iteration.
+
+    The new table has the given `columns`.
+    """
     header, rows = read_csv(path, unfinished=True)
     # Earlier versions wrote fewer columns. The others become NaN.
     if "iteration" not in header or header != [name for name in columns if name in header]:
@@ -105,14 +112,14 @@ _LIMITS = {
     "env_steps": (0, 2**63),
     "seconds": (0, 10**12),
 }
-"""Lowest and highest number of some columns. All but `seconds` hold whole numbers."""
+"""Lowest and highest allowed value of some columns. All but `seconds` hold whole numbers."""
 
 
 def read_table(path: Path, needed: Iterable[str] = ()) -> dict[str, np.ndarray]:
-    """Read a CSV file and return its columns as arrays [rows] of floats, by name.
+    """Read a CSV file and return its columns as arrays [rows] of floats, keyed by name.
 
-    The column `origin` stays text. An incomplete last line is skipped. Raises a RunError if a
-    column of `needed` is missing, or if a value is not a number.
+    The column `origin` is an array of texts. An incomplete last line is skipped. Raises a RunError
+    if a column of `needed` is missing, or if a value is not a number.
     """
     header, rows = read_csv(path, unfinished=True)
     for name in needed:
@@ -122,9 +129,10 @@ def read_table(path: Path, needed: Iterable[str] = ()) -> dict[str, np.ndarray]:
 
 
 def _column(path: Path, name: str, cells: Sequence[str]) -> np.ndarray:
-    """Return the cells of a column as an array. Raises a RunError that names the line if one fails.
+    """Return the cells of a column as an array.
 
-    See `_LIMITS` for the numbers that some columns may have.
+    Raises a RunError that names the line if a cell is not a number, or exceeds the column's limits
+    in `_LIMITS`.
     """
     if name in _TEXTS:
         return np.array(cells, str)
@@ -149,7 +157,7 @@ def _column(path: Path, name: str, cells: Sequence[str]) -> np.ndarray:
 
 
 def _is_number(text: str) -> bool:
-    """Return whether a text is a number, as Python reads it."""
+    """Return whether Python can read a text as a number."""
     try:
         float(text)
     except ValueError:
@@ -158,11 +166,11 @@ def _is_number(text: str) -> bool:
 
 
 def metrics(run: RunDirectory) -> dict[str, np.ndarray]:
-    """Return the columns of a run's metrics.csv as arrays [n, seeds], by name.
+    """Return the columns of a run's metrics.csv as arrays [n, seeds], keyed by name.
 
-    The dictionary is empty before the first iteration. A row is an iteration that `metrics.csv` has
-    for all seeds. Rows are in the order of iterations, but iterations may be missing. Compare runs
-    by the column `evaluations`, not by row.
+    Returns an empty dictionary before the first iteration. The n rows are the iterations that
+    `metrics.csv` has for all seeds, in order. Iterations may be missing, so compare runs by the
+    column `evaluations`, not by row.
     """
     path = run / METRICS
     if not os.path.lexists(path):
@@ -171,11 +179,11 @@ def metrics(run: RunDirectory) -> dict[str, np.ndarray]:
 
 
 SHOWN = ("evaluations", "qd_score", "coverage", "max_fitness", "seconds")
-"""Columns of metrics.csv that readers show. They need `iteration` and `seed` as well."""
+"""Columns of metrics.csv that are shown to users. Readers also need `iteration` and `seed`."""
 
 
 def read_metrics(path: Path, seeds: int, needed: Iterable[str] = ()) -> dict[str, np.ndarray]:
-    """Read a CSV file of iterations and seeds and return its columns as arrays [n, seeds], by name.
+    """Read a CSV table of metrics and return its columns as arrays [n, seeds], keyed by name.
 
     Raises a RunError if the file is damaged, has more than `seeds` seeds, or lacks a column of
     `needed`.
@@ -190,11 +198,12 @@ def read_metrics(path: Path, seeds: int, needed: Iterable[str] = ()) -> dict[str
 
 
 def by_seed(table: Mapping[str, np.ndarray], seeds: int) -> dict[str, np.ndarray]:
-    """Return the columns [rows] of a table as arrays [n, seeds], by name.
+    """Return the columns [rows] of a table as arrays [n, seeds], keyed by name.
 
-    The table has columns `iteration` and `seed`. Both are sorted in the result. An iteration that
-    lacks a seed is left out. This happens at the end of a table that is being written, and where an
-    old copy of a table ended. If an iteration and seed has two rows, the later one counts.
+    The table has the columns `iteration` and `seed`, by which the result is sorted. An iteration
+    that lacks a seed is left out. This happens at the end of a table that is being written, and
+    where an old copy of a table ended. If there are two rows for the same iteration and seed, the
+    later one is used.
     """
     if not table:
         return {}
@@ -212,14 +221,14 @@ def by_seed(table: Mapping[str, np.ndarray], seeds: int) -> dict[str, np.ndarray
 class Events:
     """A TensorBoard event file to which scalars are appended.
 
-    The events repeat what the tables have. After an error of the operating system, which is
-    reported to a function, nothing more is written.
+    The events repeat what the tables have. After the first operating system error, which is passed
+    to `report`, nothing more is written.
     """
 
     def __init__(self, directory: Path, step: int, report: Callable[[OSError], None]):
-        """Start a new event file in `directory`, for the steps after `step`.
+        """Create a new event file in `directory`, for the steps after `step`.
 
-        TensorBoard discards later steps that an earlier session logged.
+        It makes TensorBoard discard events after `step` that an earlier session logged.
         """
         self.path, self._report = directory, report
         self._file: IO[bytes] | None = None
@@ -234,7 +243,7 @@ class Events:
         self._write(_double(1, now) + _integer(2, step + 1) + _bytes(7, _integer(1, 1)))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write the values of a step, by tag, to the event file."""
+        """Write scalar values, keyed by tag, to the event file as those of the given step."""
         summary = b"".join(
             _bytes(1, _bytes(1, tag.encode("utf-8", "backslashreplace")) + _float(2, float(value)))
             for tag, value in values.items()
@@ -242,7 +251,7 @@ class Events:
         self._write(_double(1, time.time()) + _integer(2, step) + _bytes(5, summary))
 
     def sync(self) -> None:
-        """Flush the contents of the file to disk."""
+        """Write the buffered events to disk."""
         with self._errors_reported():
             if self._file:
                 flush(self._file)
@@ -255,7 +264,7 @@ class Events:
                 file.close()
 
     def _write(self, message: bytes) -> None:
-        """Append a message to the event file, with its length and checksums."""
+        """Append a message to the event file as a record with its length and checksums."""
         length = struct.pack("<Q", len(message))
         with self._errors_reported():
             if self._file:
@@ -263,7 +272,10 @@ class Events:
 
     @contextlib.contextmanager
     def _errors_reported(self) -> Iterator[None]:
-        """Report an error of the operating system in the `with` block, and close the file."""
+        """Report operating system errors in the `with` block instead of raising them.
+
+        The event file is closed after the first error.
+        """
         try:
             with path_in_errors(self.path):
                 yield

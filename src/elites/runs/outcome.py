@@ -7,13 +7,13 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Progress of a run after a training session: iterations, time, and how the session ended."""
+    """Progress of a run after a training session, and how the session ended."""
 
     iteration: int
     total: int
-    """Number of iterations of the whole run."""
+    """Number of iterations that the whole run has."""
     seconds: float
     """Training time over all sessions, in seconds."""
     interrupted: bool
     was_finished: bool = False
-    """Whether the run was finished before the session, so that nothing was computed."""
+    """Whether the run was already finished before the session, so that nothing was computed."""

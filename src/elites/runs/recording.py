@@ -53,7 +53,7 @@ class Recorder:
         last: Checkpoint | None,
         progress: Progress,
     ):
-        """Start recording. `last` is the checkpoint that the session continues from, if any."""
+        """Start to record a session. `last` is the checkpoint that it continues from, if any."""
         self._run, self._config, self._job, self._progress = run, config, job, progress
         self._seconds_before = last.information.get("seconds", 0.0) if last else 0.0
         self._begun = time.perf_counter()
@@ -63,17 +63,20 @@ class Recorder:
         self._last_saved = last.iteration if last else -1
 
     def seconds(self) -> float:
-        """Return the training time of the run over all sessions, in seconds."""
+        """Return the training time of the run in seconds, over all sessions so far."""
         return self._seconds_before + time.perf_counter() - self._begun
 
     def metrics(self, iteration: int, metrics: Metrics) -> None:
-        """Write the metrics of the iteration before, and keep those given for the next call."""
+        """Write the metrics of the previous iteration, and keep the given ones for the next call.
+
+        By then the device has computed them.
+        """
         self._write_pending()
         self._saver.check()
         self._pending = (iteration, metrics)
 
     def _write_pending(self) -> None:
-        """Write the metrics kept by `metrics`, waiting for the device if they are still computed.
+        """Write the metrics that `metrics` kept, if any. Waits until the device has computed them.
 
         Raises a RunError if a loss is not finite.
         """
@@ -93,12 +96,12 @@ class Recorder:
         )
 
     def reevaluation(self, iteration: int, again: Reevaluation) -> None:
-        """Write the re-evaluation of archive and actor at an iteration to reevaluations.csv."""
+        """Write the results of re-evaluating archive and actor to reevaluations.csv."""
         self._write_pending()
         self._logs.reevaluation(iteration, again, self.seconds())
 
     def checkpoint(self, iteration: int, state: Any) -> None:
-        """Save a training state as a checkpoint, unless its iteration is saved already."""
+        """Save a training state as a checkpoint, unless this iteration has already been saved."""
         self._write_pending()
         if self._last_saved == iteration:
             return
@@ -112,7 +115,7 @@ class Recorder:
         self._last_saved = iteration
 
     def wait(self) -> None:
-        """Wait until the last checkpoint is on disk, and end the progress display."""
+        """Wait until the last checkpoint is on disk, then close the progress display."""
         self._saver.wait()
         self._progress.close()
 
@@ -121,14 +124,14 @@ class Recorder:
         self._progress.say(text)
 
     def sync(self) -> None:
-        """Flush metrics.csv, reevaluations.csv and the TensorBoard events to disk."""
+        """Write metrics.csv, reevaluations.csv and the TensorBoard events to disk (fsync)."""
         self._logs.sync()
 
     def close(self) -> None:
-        """Close all files of the session.
+        """Close all files of the session. Ignores errors of closing them.
 
-        Errors of closing are ignored. What matters was flushed to disk with the last checkpoint, or
-        the session has failed, and its own error is to be raised.
+        Such errors do no harm: either everything was flushed with the last checkpoint, or the
+        session has failed with another error, which must not be hidden.
         """
         self._progress.close()
         with contextlib.suppress(OSError):
@@ -139,7 +142,7 @@ class Recorder:
 def _not_finite(number: int, metrics: Mapping[str, np.ndarray], config: Config) -> str | None:
     """Return a message about the first loss that is not finite, or None if all are finite.
 
-    `metrics` are arrays [seeds] of the iteration `number`.
+    `metrics` has the metrics [seeds] of the iteration `number`.
     """
     for name, values in metrics.items():
         if not name.startswith(("critic_loss", "actor_loss")):
@@ -163,7 +166,7 @@ def _last_good(run: RunDirectory) -> str:
 class _Saver:
     """Writes checkpoints of a run in a thread while training continues, one at a time.
 
-    The next call of a method raises an error that occurred in the thread.
+    If writing fails, the next call of `save`, `check` or `wait` raises the error.
     """
 
     def __init__(self, run: RunDirectory):
@@ -172,23 +175,23 @@ class _Saver:
         self._writing: Future[None] | None = None
 
     def save(self, iteration: int, parts: Mapping[str, checkpoints.Arrays], information) -> None:
-        """Wait for the write in progress, then start to write a checkpoint in the thread."""
+        """Wait for the previous write to finish, then start to write a checkpoint in the thread."""
         self.wait()
         self._writing = self._pool.submit(self._write, iteration, parts, information)
 
     def _write(self, iteration: int, parts: Mapping[str, checkpoints.Arrays], information) -> None:
-        """Write the snapshot (archive without policies) and the checkpoint of an iteration."""
+        """Write the snapshot (the archive without policies) and the checkpoint of an iteration."""
         # The snapshot comes first, so that every checkpoint has one.
         snapshots.write(self._run, iteration, parts[WEIGHTS])
         checkpoints.save(self._run.checkpoints, iteration, parts, information)
 
     def check(self) -> None:
-        """Raise the error of a finished write, without waiting for a write in progress."""
+        """Raise the error of the last write if it has failed, without waiting for it to finish."""
         if self._writing is not None and self._writing.done():
             self.wait()
 
     def wait(self) -> None:
-        """Wait for the write in progress, and raise its error if it failed."""
+        """Wait for the write in progress, and raise its error if it fails."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
@@ -199,12 +202,12 @@ class _Saver:
 
 
 class Logs:
-    """Writes files during training: metrics.csv, reevaluations.csv and TensorBoard events."""
+    """The files that training appends to: metrics.csv, reevaluations.csv and TensorBoard events."""
 
     def __init__(self, run: RunDirectory, config: Config, job: Job, last: Checkpoint | None):
-        """Open the files of a run. Rows after the checkpoint `last` are dropped.
+        """Open the files of a run for appending, and drop the rows after the checkpoint `last`.
 
-        Without a checkpoint, new files are started.
+        If `last` is None, new files are created.
         """
         self._run, self._config, self._job = run, config, job
         self._through = through = last.iteration if last else None
@@ -225,18 +228,18 @@ class Logs:
         ]
 
     def _report(self, error: OSError) -> None:
-        """Warn that TensorBoard events cannot be written, at the first error of the session."""
+        """Warn that TensorBoard events cannot be written. Only the first error is reported."""
         if not self._warned:
             warn(f"no more TensorBoard events: {one_line(error)}. {METRICS} has all numbers")
         self._warned = True
 
     @property
     def reevaluations(self) -> list[int]:
-        """Sorted iterations re-evaluated so far, including those whose rows were lost."""
+        """Iterations that were re-evaluated so far, sorted, including those whose rows are lost."""
         return sorted(self._ever_reevaluated)
 
     def iteration(self, number: int, metrics: Mapping[str, np.ndarray], seconds: float) -> None:
-        """Write the metrics [seeds] of iteration `number` to metrics.csv and the events.
+        """Append the metrics [seeds] of iteration `number` to metrics.csv and to the events.
 
         `seconds` is the training time so far.
         """
@@ -251,9 +254,10 @@ class Logs:
         self._metrics.append(rows)
 
     def reevaluation(self, number: int, again: Reevaluation, seconds: float) -> None:
-        """Write a re-evaluation at iteration `number` to reevaluations.csv and the events.
+        """Append a re-evaluation at iteration `number` to reevaluations.csv and to the events.
 
-        Does nothing if reevaluations.csv has rows of that iteration already.
+        Does nothing if reevaluations.csv already has rows for that iteration. `seconds` is the
+        training time so far.
         """
         if number in self._reevaluated:
             return
@@ -270,11 +274,11 @@ class Logs:
         self._reach.append(rows)
 
     def _files(self) -> list[Any]:
-        """Return the open files: the tables, and the TensorBoard events of each seed."""
+        """Return the open files: the tables, and an event file for each seed."""
         return [f for f in (self._metrics, self._reach, *self._events) if f is not None]
 
     def sync(self) -> None:
-        """Flush all files to disk."""
+        """Write all files to disk (fsync)."""
         for file in self._files():
             file.sync()
 

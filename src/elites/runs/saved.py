@@ -31,12 +31,12 @@ from elites.training import Run
 def load(path: Path | str, iteration: int | None = None, trust_task: bool = False) -> Run:
     """Load the run in a directory and return it as a `Run`, without its training state.
 
-    `iteration` selects a checkpoint, by default the newest. The metrics have a row for every
-    iteration. Where `metrics.csv` lacks one, for example because an old copy was restored, its row
-    is NaN except for `evaluations`, and a warning says so.
+    `iteration` selects a checkpoint, by default the newest. The metrics of the result have a row
+    for every iteration. If `metrics.csv` lacks one, for example because an old copy was restored,
+    its row is NaN except for `evaluations`, and a warning says so.
 
-    A run may name a Python file of its task or algorithm, which runs. If the run comes from someone
-    else, read the file, then load the run with `trust_task`. This is remembered.
+    Loading executes the Python file of the run's task or algorithm, if it names one. For a run from
+    someone else, read that file first, then pass `trust_task=True`. This is remembered.
     """
     run = directories.existing(Path(path))
     if trust_task:
@@ -49,7 +49,7 @@ def load(path: Path | str, iteration: int | None = None, trust_task: bool = Fals
 
 
 def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Run, int]:
-    """Load a run from a checkpoint and return the `Run` and the checkpoint's iteration.
+    """Load a run from a checkpoint, and return the `Run` and the checkpoint's iteration.
 
     `iteration` selects the checkpoint, by default the newest.
     """
@@ -61,10 +61,11 @@ def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Ru
 def _every_iteration(
     run: RunDirectory, table: Mapping[str, np.ndarray], through: int, algorithm: Algorithm
 ) -> dict[str, np.ndarray]:
-    """Return metrics [iterations, seeds] by name, with a row for every iteration up to `through`.
+    """Return metrics [iterations, seeds], keyed by name, with a row for every iteration.
 
-    `table` are the columns of metrics.csv. Rows that it lacks are NaN except for `evaluations`.
-    Raises a RunError if it has iterations that the run does not have.
+    `table` has the columns of metrics.csv, and `through` is the iteration of the checkpoint. Rows
+    that the table lacks are NaN except for `evaluations`. Returns an empty dictionary if the table
+    has no rows. Raises a RunError if it has iterations after the end of the run.
     """
     have = table.get("iteration", np.zeros((0, 0)))
     if not len(have):
@@ -87,10 +88,10 @@ def _every_iteration(
 
 
 class Reader:
-    """Reads checkpoints of one run. The expected shapes are determined once, for all of them."""
+    """Reads checkpoints of one run. It builds the run's algorithm once, for all of them."""
 
     def __init__(self, run: RunDirectory):
-        """Build the algorithm of a run.
+        """Build the algorithm of the run that is to be read.
 
         Raises a ValueError if the run does not fit its task, or names a file that is not trusted.
         """
@@ -110,9 +111,9 @@ class Reader:
         return self._job.task
 
     def load(self, iteration: int | None = None) -> tuple[Run, int]:
-        """Return the run without metrics at a checkpoint, and the checkpoint's iteration.
+        """Return the run at a checkpoint, without metrics, and the checkpoint's iteration.
 
-        Without `iteration`, the newest readable checkpoint is used.
+        If `iteration` is None, the newest readable checkpoint is used.
         """
         run = self._run
         if iteration is None:
@@ -139,11 +140,11 @@ class Reader:
         return loaded, found.iteration
 
     def _read(self, place: Path) -> Checkpoint:
-        """Return the checkpoint at a path, with its weights only."""
+        """Read the checkpoint at a path and return it with its weights, but no other arrays."""
         return checkpoints.load(place, (WEIGHTS,), self._expected)
 
 
 def of_state(config: Config, algorithm: Algorithm, state: Any) -> Run:
-    """Return the results of a run as a `Run`, from a training state in memory."""
+    """Return the results of a training state in memory as a `Run`."""
     archives, actors = jax.tree.map(jnp.asarray, state.archive), algorithm.actor(state)
     return Run(algorithm, tuple(config.seed_numbers), archives, actors, {}, state)

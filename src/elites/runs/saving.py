@@ -34,11 +34,12 @@ def save(
 ) -> Path:
     """Write a run of `elites.train` as a run directory and return the directory's path.
 
-    Every command accepts the directory. `elites resume` continues to the bits that a longer
-    training would have reached. Nothing that exists is overwritten.
+    Every command accepts the directory. `elites resume` continues the run and reaches the same bits
+    as a longer training in Python would have. Existing files are never overwritten.
 
-    A task or an algorithm that was given as a function is saved as FILE.py:FUNCTION. If it has no
-    file, or was given as an object, `task` and `algorithm` name what to build it from.
+    A task or an algorithm that was given as a function is saved as FILE.py:FUNCTION. If the
+    function has no file, or if an object was given, pass `task` and `algorithm` to name what builds
+    them.
     """
     path = Path(directory)
     directories.refuse_existing(path, "another directory")
@@ -67,9 +68,10 @@ def save(
 def _rebuilt(
     run: Run, source: Source, task: str | None, algorithm: str | None
 ) -> tuple[Job, Config]:
-    """Return the run's job, and the configuration from which another process builds that job again.
+    """Return the job of a run, and a configuration from which another process can build it.
 
-    `source` is what the run was trained from. `task` and `algorithm` are names given to `save`.
+    `source` describes what the run was trained from. `task` and `algorithm` are the names that were
+    given to `save`. If there are any, the job is built from them and compared with the run.
     """
     given_task, given_algorithm = task or source.given_task, algorithm or source.given_algorithm
     if given_task is None or given_algorithm is None:
@@ -98,7 +100,10 @@ def _rebuilt(
 
 
 def _refuse_another(run: Run, source: Source, job: Job, config: Config) -> None:
-    """Raise a ValueError if the names given to `save` build another run than the given one."""
+    """Raise a ValueError if the names given to `save` build a different run than `run`.
+
+    `job` is what they build. `source` describes what the run was trained from.
+    """
     now, before = job.algorithm, run.algorithm
     differing = [
         f"{what} is {theirs}, not {ours}"
@@ -123,7 +128,7 @@ def _refuse_another(run: Run, source: Source, job: Job, config: Config) -> None:
 
 
 def _write(run: Run, config: Config, job: Job, place: RunDirectory) -> None:
-    """Write all files of a run to the run directory `place`."""
+    """Write all files of a trained run into the run directory `place`."""
     metrics = dict(run.metrics)
     seconds = metrics.pop("seconds")[:, 0]
     iteration = len(seconds)

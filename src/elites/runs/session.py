@@ -24,10 +24,10 @@ from elites.runs.signals import Signals
 def start(
     path: Path, config: Config, resume: bool = False, accept_changed_task: bool = False
 ) -> Outcome:
-    """Start a new run in the directory `path`, train it, and return its `Outcome`.
+    """Train a new run in the directory `path` and return its `Outcome`.
 
-    With `resume`, continue an existing run if it has the same configuration. With
-    `accept_changed_task`, continue it even if its task or algorithm changed meanwhile.
+    With `resume`, an existing run with the same configuration is continued. With
+    `accept_changed_task`, it is continued even if its task or algorithm has changed meanwhile.
     """
     config = config.check().absolute()
     run = RunDirectory(path)
@@ -41,20 +41,20 @@ def start(
 
 
 def resume(path: Path, accept_changed_task: bool = False, **changes: Any) -> Outcome:
-    """Continue the run in the directory `path`, and return its `Outcome`.
+    """Continue the run in the directory `path` and return its `Outcome`.
 
-    `changes` are new values for fields that do not affect its results. With `accept_changed_task`,
-    continue the run even if its task or algorithm changed meanwhile.
+    `changes` are new values of configuration fields that do not affect the results. With
+    `accept_changed_task`, the run is continued even if its task or algorithm has changed meanwhile.
     """
     directories.existing(path)
     return _continue(path, lambda saved: dataclasses.replace(saved, **changes), accept_changed_task)
 
 
 def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_task: bool) -> Outcome:
-    """Continue the run at a path from its last checkpoint, and return its `Outcome`.
+    """Continue the run at a path from its last checkpoint and return its `Outcome`.
 
-    `wanted` maps the saved configuration to the requested one. Raises a ValueError if the two
-    differ in a field that affects the results.
+    `wanted` is a function from the saved configuration to the requested one. Raises a ValueError if
+    the two differ in a field that affects the results.
     """
     saved = RunDirectory(path).checked_config()
     config = wanted(saved)
@@ -73,9 +73,9 @@ def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_tas
 def _train(
     run: RunDirectory, config: Config, fresh: bool, accept_changed_task: bool = False
 ) -> Outcome:
-    """Train in a directory that this process has locked, and return the `Outcome`. Loads JAX.
+    """Train in a directory that this process has locked and return the `Outcome`. Loads JAX.
 
-    Raises `Interrupted` after a signal before the first file is written.
+    Raises `Interrupted` if a signal arrives before the first file is written.
     """
     trust.require(run.path, config.task, config.algorithm)
     with Signals("before training starts") as signals:

@@ -1,7 +1,7 @@
 """Pack a run into a zip file, and unpack it.
 
 Unpacking trusts nothing. It refuses names outside of the run, links, duplicate files, and more
-bytes than allowed. It then leaves no files behind.
+bytes than allowed. A refused file leaves nothing behind on the disk.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ _DAMAGE = (
     zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OverflowError, zlib.error,
     struct.error, UnicodeDecodeError, lzma.LZMAError,
 )  # fmt: skip
-"""Errors of the module zipfile that damage of a file causes."""
+"""Exceptions that the module zipfile raises for a damaged file."""
 _MAX_RATIO = 20  # a run of any size may unpack to this many times the size of its zip
 
 
 def belongs_to_a_run(name: str) -> bool:
-    """Return whether `name`, a path inside a run directory, is one of a run's files."""
+    """Return whether a path inside a run directory is one that the files of a run have."""
     return bool(_LAYOUT.fullmatch(name))
 
 
 def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
     """Write a run to the zip file `output` and return the size of that file in bytes.
 
-    Without the training state, the run can be read but not resumed.
+    If `training_state` is False, the training state is left out. The packed run can then be read
+    but not resumed.
     """
     if output.exists():
         raise ValueError(f"{output} exists already. Choose another --output")
@@ -67,7 +68,7 @@ def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
 
 
 def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirectory:
-    """Unpack the zip file `source` to `output` and return the run directory.
+    """Unpack the zip file `source` into the directory `output` and return the run directory.
 
     `max_size` limits the unpacked size, in gigabytes. On failure, no files are left behind.
     """
@@ -102,7 +103,10 @@ def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirecto
 
 
 def _extract(source: Path, file: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) -> None:
-    """Write one file of a zip to `target`. Raises a RunError if it is longer than it declares."""
+    """Write one member of a zip file to `target`.
+
+    Raises a RunError if it is longer than the zip file declares.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     left = info.file_size
     with path_in_errors(target), file.open(info) as inside, open(target, "xb") as outside:
@@ -114,7 +118,7 @@ def _extract(source: Path, file: zipfile.ZipFile, info: zipfile.ZipInfo, target:
 
 
 def _put_in_place(temporary: Path, output: Path) -> None:
-    """Move an unpacked run to the directory `output`, which may exist if it is empty."""
+    """Move an unpacked run to the directory `output`, which must be empty or not exist."""
     if not output.exists():
         temporary.chmod(0o777 & ~_umask())
         try:
@@ -131,7 +135,7 @@ def _put_in_place(temporary: Path, output: Path) -> None:
 
 
 def _umask() -> int:
-    """Return the file mode creation mask of the process."""
+    """Return the umask of this process: the permissions that new files do not get."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -140,7 +144,10 @@ def _umask() -> int:
 def _refuse_large(
     source: Path, members: list[zipfile.ZipInfo], max_size: float, parent: Path
 ) -> None:
-    """Raise a RunError if a zip file declares more bytes than allowed, or than the disk has."""
+    """Raise a RunError if a zip file would unpack to more bytes than allowed or free on the disk.
+
+    `max_size` is in gigabytes, and `parent` is the folder to unpack in.
+    """
     total = sum(info.file_size for info in members)
     allowed = max(max_size * 1e9, _MAX_RATIO * source.stat().st_size)
     if total > allowed:
@@ -155,7 +162,10 @@ def _refuse_large(
 
 
 def _refuse_unsafe(source: Path, members: list[zipfile.ZipInfo]) -> None:
-    """Raise a RunError if a zip file contains anything but plain files of a run, each once."""
+    """Raise a RunError if a zip file contains anything but plain files of a run.
+
+    A file that occurs twice is refused as well.
+    """
     seen: set[str] = set()
     for info in members:
         name = info.filename

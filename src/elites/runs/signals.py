@@ -19,7 +19,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal has ended a command before there was anything to save."""
+    """A signal has ended a command that had nothing to save yet."""
 
     def __init__(self, number: int):
         super().__init__(f"interrupted by {signal.Signals(number).name}")
@@ -28,11 +28,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 def end_on_signals() -> None:
-    """Let Ctrl-C and SIGTERM end this process: the handler raises `Interrupted`.
+    """Let Ctrl-C and SIGTERM end this process by raising `Interrupted` in the main thread.
 
-    While a module is imported, the handler ends the process at once. An exception would not always
-    get through: code in C that imports a module may drop it, or turn it into an ImportError. The
-    second signal ends the process at once, too.
+    While a module is being imported, a signal ends the process at once, because C code that imports
+    a module may swallow an exception or turn it into an ImportError. A second signal always ends
+    the process at once.
     """
     received: list[int] = []
 
@@ -47,19 +47,22 @@ def end_on_signals() -> None:
 
 
 def exit_on_signals(code: int) -> None:
-    """Let Ctrl-C and SIGTERM end this process at once, with the exit code that it has anyway."""
+    """Let Ctrl-C and SIGTERM end this process at once, with the exit code `code`.
+
+    Used at the end of a command, when its exit code is already known.
+    """
     _handle(lambda number, frame: os._exit(code))
 
 
 def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
-    """Install a handler of Ctrl-C and SIGTERM, except for signals that the parent ignores."""
+    """Install a handler for Ctrl-C and SIGTERM. Signals that this process ignores stay ignored."""
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, handler)
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Return whether a stack frame belongs to the import of a module."""
+    """Return whether a stack frame, or one of its callers, is importing a module."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
@@ -70,13 +73,13 @@ def _is_importing(frame: FrameType | None) -> bool:
 class Signals:
     """Handles Ctrl-C, SIGTERM and a closed terminal inside a `with` block.
 
-    The first signal sets `received`, which ends the training loop. The second ends the process. A
-    thread receives the signals through a pipe, because Python's own handlers wait for the main
-    thread, which may be inside the compiler for minutes.
+    The first signal sets `received`, which makes the training loop stop. The second ends the
+    process. The signals are handled in a thread, which reads them from a pipe, because Python's own
+    handlers wait for the main thread, which may be inside the compiler for minutes.
     """
 
     def __init__(self, when: str = "after this iteration"):
-        """Set the words that say when the process stops after the first signal."""
+        """Set `when`, which tells the user when the process stops after a first signal."""
         self.received: signal.Signals | None = None
         self.when = when
 
@@ -102,7 +105,7 @@ class Signals:
             raise Interrupted(self.received)
 
     def _listen(self, pipe: int) -> None:
-        """Receive signals from a pipe until it is closed. The second signal ends the process."""
+        """Read signals from a pipe until it is closed. Ends the process at the second signal."""
         while data := os.read(pipe, 1):
             number = signal.Signals(data[0])
             if number not in _STOPPING:
@@ -115,7 +118,7 @@ class Signals:
         os.close(pipe)
 
     def __exit__(self, *_) -> None:
-        """Restore the previous signal handlers."""
+        """Restore the previous signal handlers and end the thread."""
         if self._old:
             for number, handler in self._old.items():
                 signal.signal(number, handler)
@@ -124,6 +127,6 @@ class Signals:
 
 
 def _tell(message: bytes) -> None:
-    """Write a message to standard error. Any thread may call this function."""
+    """Write a message to standard error. Can be called from any thread."""
     with contextlib.suppress(OSError):
         os.write(2, message)

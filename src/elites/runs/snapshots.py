@@ -16,9 +16,9 @@ from elites.runs.directory import RunDirectory, RunError
 
 
 def write(run: RunDirectory, iteration: int, weights: checkpoints.Arrays) -> None:
-    """Write the snapshot of a run at an iteration, from the weights of its checkpoint.
+    """Write the archive of a run, without its policies, as the snapshot of an iteration.
 
-    A snapshot is the archive without its policies.
+    `weights` are the arrays of `weights.npz` in the checkpoint of that iteration.
     """
     with directories.path_in_errors(run.snapshots):
         run.snapshots.mkdir(exist_ok=True)
@@ -34,15 +34,15 @@ def write(run: RunDirectory, iteration: int, weights: checkpoints.Arrays) -> Non
 
 
 def paths(run: RunDirectory) -> list[Path]:
-    """Return the paths of all snapshots of a run, the newest last.
+    """Return the paths of all snapshots of a run, from the oldest to the newest.
 
-    A snapshot is the archive without its policies. Its file name is the iteration.
+    A snapshot is the archive without its policies. Its file is named after the iteration.
     """
     return sorted(run.snapshots.glob(f"{'[0-9]' * 9}.npz")) if run.snapshots.is_dir() else []
 
 
 def newest(run: RunDirectory) -> dict[str, np.ndarray] | None:
-    """Return the newest snapshot of a run as arrays by name, or None if there is none.
+    """Return the newest snapshot of a run as arrays keyed by name, or None if it has none.
 
     A snapshot is the archive without its policies. See `read` for the arrays.
     """
@@ -51,7 +51,7 @@ def newest(run: RunDirectory) -> dict[str, np.ndarray] | None:
 
 
 def read(run: RunDirectory, path: Path) -> dict[str, np.ndarray]:
-    """Read a snapshot (archive without policies) and return its arrays by name.
+    """Read the snapshot at a path, an archive without policies, and return its arrays by name.
 
     The arrays are fitness, origin and born [seeds, C], descriptors [seeds, C, D], centroids [C, D]
     and iteration []. Raises a RunError if they do not fit the run.
@@ -81,6 +81,6 @@ def read(run: RunDirectory, path: Path) -> dict[str, np.ndarray]:
 
 
 def best_seed(snapshot: Mapping[str, np.ndarray]) -> int:
-    """Return the position of the seed with the highest QD-score in a snapshot."""
+    """Return the position in the arrays of a snapshot of the seed with the highest QD-score."""
     fitness = snapshot["fitness"]
     return int(np.argmax(np.where(np.isfinite(fitness), fitness, 0.0).sum(axis=1)))

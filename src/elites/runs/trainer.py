@@ -48,7 +48,7 @@ from elites.training.progress import Progress
 from elites.words import amount, counted, duration, in_markdown, quoted
 
 LONG = 200_000_000
-"""Environment steps of a seed from which a run is announced as long on a CPU."""
+"""Environment steps per seed from which on a CPU run is announced as long."""
 
 # ---------------------------------------------------------------------------------------- the loop
 
@@ -60,11 +60,11 @@ def train(
     signals: Signals,
     accept_changed_task: bool = False,
 ) -> Outcome:
-    """Train in a run directory that this process has locked, and return the `Outcome`.
+    """Train in a run directory that this process has locked and return the `Outcome`.
 
-    Starts anew if `fresh`, otherwise continues from the newest checkpoint. With
-    `accept_changed_task`, continues even if the task or the algorithm changed. Raises `Interrupted`
-    after a signal before the first file is written.
+    Starts a new run if `fresh`, otherwise continues from the newest checkpoint. With
+    `accept_changed_task`, the run continues even if its task or algorithm has changed. Raises
+    `Interrupted` if a signal arrives before the first file is written.
     """
     signals.check()
     with memory_errors_explained():
@@ -101,8 +101,8 @@ def train(
 def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Comparison) -> None:
     """Write config.json, facts.json and environment.json of a run.
 
-    Also removes leftovers of a killed process. `compared` is the comparison of a resumed run with
-    its recorded task and algorithm.
+    Also removes what a killed process left behind. `compared` says whether a resumed run's task and
+    algorithm have changed.
     """
     fingerprint = compared.fingerprint or unchanged.fingerprint(config, job)
     facts = job.facts() | {unchanged.FINGERPRINT: fingerprint}
@@ -118,7 +118,7 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Co
 
 
 def _is_finished(run: RunDirectory, iteration: int) -> bool:
-    """Return whether evaluation tables and summary of a run are written for the last iteration."""
+    """Return whether a run has a summary, and evaluation tables for the given iteration."""
     return (
         evaluation.iteration_of(run.evaluation) == iteration
         and (run / directories.SUMMARY).exists()
@@ -130,7 +130,7 @@ def _loop(
 ) -> Outcome:
     """Train until the budget is spent or a signal arrives, and return the `Outcome`.
 
-    Starts from the checkpoint `last`, or anew if it is None.
+    Continues from the checkpoint `last`, or starts a new run if it is None.
     """
     iteration = last.iteration if last else 0
     progress = Progress(job.total, iteration)
@@ -175,9 +175,10 @@ def _refuse_empty(run: RunDirectory, job: Job, state: Any) -> None:
 def _compile_and_start(
     config: Config, job: Job, last: Checkpoint | None, keys: jax.Array, progress: Progress
 ) -> Any:
-    """Compile an iteration and return the training state to continue from.
+    """Compile the training iteration and return the training state to start from.
 
-    It is the state of the checkpoint `last`, or a new one. `keys` are the random keys of the seeds.
+    It is the state of the checkpoint `last` or, if that is None, a new one. `keys` are the random
+    keys of the seeds.
     """
     try:
         with progress.compiling():
@@ -195,7 +196,7 @@ def _compile_and_start(
 
 
 def _opening(run: RunDirectory, config: Config, job: Job, iteration: int) -> str:
-    """Return the line of text that a training session begins with."""
+    """Return the line that a training session prints first, about what is trained and where."""
     device = jax.devices()[0]
     whence = f"resumed at iteration {iteration} of" if iteration else "in"
     return (
@@ -206,7 +207,7 @@ def _opening(run: RunDirectory, config: Config, job: Job, iteration: int) -> str
 
 
 def _note_on_length(config: Config, job: Job) -> str | None:
-    """Return a line about how long a run takes on a CPU, or None if it is short or on a GPU."""
+    """Return a note that a run takes long on a CPU, or None if it is short or uses a GPU."""
     steps = config.evaluations * job.task.episode_length
     if jax.default_backend() != "cpu" or steps < LONG:
         return None
@@ -231,8 +232,8 @@ def _finish(
 ) -> bool:
     """Re-evaluate archive and actor at the end of a run; write tables, figures and the summary.
 
-    Returns False if a signal arrived before that was done. Resuming the run then does it. Figures
-    and summary that fail are reported, but the run is complete without them.
+    Returns True if that was completed, and False if a signal arrived before. Resuming the run then
+    repeats it. If drawing figures or writing the summary fails, this only causes a warning.
     """
     signals.when = "after this step"
     subject = "archive and actor" if job.algorithm.conditioned else "the archive"
@@ -258,10 +259,10 @@ def _finish(
 
 
 def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
-    """Return the newest usable checkpoint of a run with its arrays, or None if there is none.
+    """Return the newest readable checkpoint of a run with all arrays, or None if there is none.
 
-    Damaged checkpoints after it are renamed and kept. Raises an UnsuitableError if a checkpoint
-    belongs to another configuration.
+    Damaged checkpoints that are newer are renamed, but not deleted. Raises an UnsuitableError if
+    the checkpoint was made with another configuration.
     """
 
     def read(path: Path) -> Checkpoint:
@@ -288,7 +289,7 @@ def _newest(run: RunDirectory, config: Config, job: Job) -> Checkpoint | None:
 
 
 def _warn_of_gaps(run: RunDirectory, through: int) -> None:
-    """Warn of tables of a run that lack iterations up to `through`.
+    """Print a warning for each table of a run with missing rows up to iteration `through`.
 
     `through` is the iteration of the checkpoint that the run continues from.
     """
@@ -304,7 +305,7 @@ def _warn_of_gaps(run: RunDirectory, through: int) -> None:
 
 
 def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome) -> None:
-    """Write `summary.md` of a run. The file also marks the run as finished."""
+    """Write `summary.md` of a run. The presence of this file marks the run as finished."""
     algorithm = job.algorithm
     problem = algorithm.problem
     layers = "-".join(map(str, algorithm.policy.sizes))

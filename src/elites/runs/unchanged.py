@@ -1,8 +1,8 @@
 """Compare a run's task and algorithm with those that it was trained with.
 
-`facts.json` holds facts about them, such as sizes and bounds, and fingerprints of their code.
-Resuming is refused if anything changed, because the archive would mix results of two tasks.
-Loading is refused if a fact changed that decides what the files mean, and warns otherwise.
+`facts.json` holds facts about them, such as sizes and bounds, and fingerprints of their code. A run
+is not resumed if anything has changed, because its archive would mix results of two tasks. It is
+not loaded if a fact has changed that determines what its files mean. Other changes cause a warning.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _ACCEPTABLE = (
     "task", "algorithm", "episode_length", "episode_descriptor", "deterministic",
     "lengthscale", "offspring",
 )  # fmt: skip
-"""Facts that may change if the user accepts it. With the others, the saved arrays do not fit."""
+"""Facts that may change if the user accepts it. If others change, the saved arrays do not fit."""
 _DESCRIPTIONS = ("descriptor", "descriptor_names", "descriptor_units")
-"""Facts that only describe the descriptor. A run continues if its task is described differently."""
+"""Facts that only describe the descriptor. They may change without notice."""
 _READABLE = (
     "iterations", "state_bytes", "descriptor_weights", "lengthscale", "offspring", *_DESCRIPTIONS,
 )  # fmt: skip
-"""Facts that may change before a run is loaded: the budget, texts, and what concerns training."""
+"""Facts that may differ when a run is loaded, because they do not affect how its files are read."""
 
 
 class Comparison(NamedTuple):
-    """Result of comparing a run that is to be resumed with its recorded task and algorithm."""
+    """Result of comparing the task and algorithm of a run to resume with the recorded ones."""
 
     accepted: list[str]
-    """Sentences about the changes that the user accepts."""
+    """Sentences about the changes that the user has accepted."""
     fingerprint: dict[str, Any] | None
     """The recorded fingerprints (digests of traced code), or None if they must be recorded anew."""
 
 
 def check_resumed(run: RunDirectory, config: Config, job: Job, accept: bool) -> Comparison:
-    """Compare a run that is to be resumed with its recorded task and algorithm; return the result.
+    """Compare the task and algorithm of a run to resume with the recorded ones.
 
-    Raises a ValueError if something changed, unless `accept` is true and the saved arrays still
-    fit.
+    Returns the changes as a `Comparison`. Raises a ValueError if there are any, unless `accept` is
+    true and the saved arrays still fit.
     """
     before = _recorded(run)
     facts = _changed_facts(before, job, but=("iterations", "state_bytes", *_DESCRIPTIONS))
@@ -68,7 +68,10 @@ def check_resumed(run: RunDirectory, config: Config, job: Job, accept: bool) -> 
 
 
 def check_loaded(run: RunDirectory, job: Job) -> None:
-    """Raise a ValueError if the run cannot be read with its task. Warns if the task changed."""
+    """Raise a ValueError if the files of a run do not fit its task as it is now.
+
+    Prints a warning if the task has changed, but the files still fit.
+    """
     before = _recorded(run)
     facts = _changed_facts(before, job, but=_READABLE)
     if facts:
@@ -86,7 +89,7 @@ def check_loaded(run: RunDirectory, job: Job) -> None:
 
 
 def fingerprint(config: Config, job: Job) -> dict[str, Any]:
-    """Return the fingerprints (digests of traced code) of a run, keyed `task` and `algorithm`.
+    """Return the fingerprints (digests of traced code) of a run, keyed "task" and "algorithm".
 
     The algorithm is included only if it is the user's own, given as FILE.py:FUNCTION.
     """
@@ -106,9 +109,9 @@ def _of_algorithm(config: Config, job: Job) -> dict[str, Any] | None:
 
 
 def _changed_code(recorded: Mapping[str, Any], config: Config, job: Job) -> list[str]:
-    """Return sentences about what changed in task and algorithm since their fingerprints.
+    """Return sentences about how the code of task and algorithm changed since it was recorded.
 
-    `recorded` are the fingerprints by name.
+    `recorded` has their fingerprints, keyed "task" and "algorithm".
     """
     changes = []
     if "task" in recorded:
@@ -120,16 +123,16 @@ def _changed_code(recorded: Mapping[str, Any], config: Config, job: Job) -> list
 
 
 def _recorded(run: RunDirectory) -> dict[str, Any]:
-    """Return the facts of a run, the entries of facts.json. Empty if the file is missing."""
+    """Return the entries of a run's facts.json, or an empty dictionary if the file is missing."""
     path = run / FACTS
     return read_record(path, {}) if path.exists() else {}
 
 
 def _fingerprint(before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recorded digests of code, keyed `task` and `algorithm`.
+    """Return the fingerprints of a run from its facts, keyed "task" and "algorithm".
 
-    `before` are the contents of `facts.json`. Returns an empty dictionary for runs of older
-    versions, which recorded none.
+    `before` are the entries of `facts.json`. Returns an empty dictionary for runs of older
+    versions, which did not record any.
     """
     recorded = before.get(FINGERPRINT)
     if not isinstance(recorded, dict):
@@ -138,7 +141,7 @@ def _fingerprint(before: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed_facts(before: Mapping[str, Any], job: Job, but: Collection[str]) -> dict[str, str]:
-    """Return sentences about facts (entries of facts.json) that changed, by the fact's name.
+    """Return a sentence for each fact (entry of facts.json) that changed, keyed by the fact.
 
     `before` are the recorded facts. Facts named in `but` are ignored.
     """

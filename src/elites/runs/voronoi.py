@@ -8,12 +8,12 @@ import numpy as np
 
 
 def polygons(points: np.ndarray, low: Sequence[float], high: Sequence[float]) -> list[np.ndarray]:
-    """Return the Voronoi cell of each point [n, 2] within the box, as corners [k, 2].
+    """Return the Voronoi cell of each point [n, 2] in a box, as a polygon with corners [k, 2].
 
-    `low` and `high` are the corners of the box. The corners of a cell are counter-clockwise. As in
-    the archive, distances are relative to the sides of the box. A cell is the intersection of the
-    box with half-planes: for every other point, the half-plane that is closer to the cell's own
-    point.
+    `low` and `high` are opposite corners of the box. The corners of a cell are in counter-clockwise
+    order. As in the archive, distances are relative to the sides of the box. A cell is computed as
+    the intersection of the box with half-planes, one for every other point: the side of the
+    bisector that is closer to the cell's own point.
     """
     side = np.subtract(high, low, dtype=np.float64)
     points = (np.asarray(points, np.float64) - low) / side
@@ -42,7 +42,7 @@ def _unit_cells(points: np.ndarray) -> list[np.ndarray]:
 
 
 def _cut(polygon: np.ndarray, on: np.ndarray, normal: np.ndarray) -> np.ndarray:
-    """Return the corners [k, 2] of the part of a convex polygon that lies behind a line.
+    """Cut a convex polygon along a line and return the corners [k, 2] of the remaining part.
 
     `on` is a point of the line. `normal` points to the side that is cut off.
     """
