@@ -48,7 +48,7 @@ AXES = (
 
 @dataclasses.dataclass(eq=False)
 class Group:
-    """Results of one algorithm on one task, or of another program if `imported`."""
+    """Results of one algorithm on one task, or results of another program if `imported`."""
 
     task: str
     label: str
@@ -56,23 +56,23 @@ class Group:
     seeds: list[int] = dataclasses.field(default_factory=list)
     planned: int = 0
     finished: int = 0
-    """Seeds whose runs are done."""
+    """Number of seeds whose runs are finished."""
     budgets: set[int] = dataclasses.field(default_factory=set)
     """Budgets of its runs, in evaluations. There are several if some runs were trained longer."""
     curves: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    """metric or axis -> [n, seeds], at the evaluations that every seed has a row for"""
+    """Arrays [n, seeds], keyed by metric or axis. The rows are those that every seed has."""
     final: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    """metric -> [finished seeds]"""
+    """Arrays [finished seeds] of the final values, keyed by metric."""
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
     archive: dict[str, np.ndarray] | None = None
-    """Snapshot of the seed with the highest QD-score."""
+    """Archive without policies of the seed with the highest QD-score, or None if there is none."""
     archive_seed: int | None = None
     runs: list[Item] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
 class Results:
-    """Results of a study: a `Group` for each algorithm on each task, and messages on problems."""
+    """Results of a study: a `Group` for each algorithm on each task, and a list of problems."""
 
     groups: list[Group]
     problems: list[str]
@@ -80,26 +80,29 @@ class Results:
 
     @property
     def tasks(self) -> list[str]:
-        """Short names of the tasks that have results, each once."""
+        """Short names of the tasks that have results, without duplicates."""
         return tasks_of(self.groups)
 
     def of(self, task: str) -> list[Group]:
-        """Return the groups of one task. A group holds the results of one algorithm on one task."""
+        """Return the groups of a task, one for each algorithm and each imported program."""
         return [group for group in self.groups if group.task == task]
 
     @property
     def unfinished(self) -> list[Group]:
-        """Groups with seeds whose runs are not finished. Imported groups are never among them."""
+        """Groups that have unfinished runs. Imported groups are never among them."""
         return [g for g in self.groups if not g.imported and g.finished < g.planned]
 
 
 def tasks_of(groups: Sequence[Group]) -> list[str]:
-    """Return the short names of the tasks of some groups, each once, in the order of the groups."""
+    """Return the short names of the tasks of some groups, without duplicates, in their order."""
     return list(dict.fromkeys(group.task for group in groups))
 
 
 def collect(study: Study) -> Results:
-    """Return the results of a study, read from the files of its runs and its imported CSV files."""
+    """Collect the results of a study from the files of its runs and from imported CSV files.
+
+    Returns them with messages about files that are missing or damaged.
+    """
     groups: dict[tuple[str, str], Group] = {}
     tables: dict[tuple[str, str], list[Mapping[str, np.ndarray]]] = defaultdict(list)
     problems: list[str] = []
@@ -141,7 +144,7 @@ def _add_run(
     item: Item,
     problems: list[str],
 ) -> None:
-    """Add the results of one run, read from its files, to its group.
+    """Read the results of one run from its files and add them to its group.
 
     Appends the columns of the run's `metrics.csv` to `tables`, and messages about missing
     iterations to `problems`.
@@ -182,11 +185,11 @@ def _add_run(
 
 
 def _joined(tables: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Return the metrics of several runs, joined: columns [n, seeds] by name.
+    """Join the metrics of several runs, and return columns [n, seeds] keyed by name.
 
-    `tables` has the columns of each run. The n rows are at the numbers of evaluations that all runs
-    have. Runs may be at different iterations, and their metrics may lack some. Returns an empty
-    dictionary if the runs have no evaluations in common.
+    `tables` has the columns of each run. A row is kept if all runs have its number of evaluations,
+    because runs may have advanced differently far or lack rows. Returns an empty dictionary if no
+    row is left.
     """
     if not tables:
         return {}
@@ -205,9 +208,10 @@ def _joined(tables: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]
 
 
 def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
-    """Store the best archive of a run in its group if its QD-score is higher than the stored one's.
+    """Store the best archive of a run in its group, if it is better than the stored one.
 
-    The archive is that of the seed with the highest QD-score in the run's newest snapshot.
+    The best archive is the one with the highest QD-score among the seeds of the run's newest
+    snapshot.
     """
     snapshot = snapshots.newest(run)
     if snapshot is None:
@@ -217,7 +221,7 @@ def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
     mine |= {"centroids": snapshot["centroids"], "iteration": snapshot["iteration"]}
 
     def score(archive: dict[str, np.ndarray]) -> float:
-        """Return the QD-score of an archive: the sum of the fitness of its filled cells."""
+        """Return the QD-score of an archive: the sum of the fitness values of its filled cells."""
         fitness = archive["fitness"][0]
         return float(fitness[np.isfinite(fitness)].sum())
 
@@ -229,10 +233,10 @@ def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
 
 
 def read_imported(path: Path, known_tasks: Sequence[str]) -> list[Group]:
-    """Return the results of another program, read from a CSV file: a group for each task and label.
+    """Read results of another program from a CSV file and return a group for each task and label.
 
     `known_tasks` are the short names of the study's tasks. Raises a ValueError that names the line
-    of a mistake.
+    if the file has a mistake.
     """
     known_tasks = list(dict.fromkeys(known_tasks))
     known = [name for name, _ in ARCHIVE_METRICS]
@@ -271,9 +275,9 @@ def read_imported(path: Path, known_tasks: Sequence[str]) -> list[Group]:
 
 
 def _imported_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
-    """Return the rows of an imported CSV file: pairs of line number and values by column name.
+    """Read an imported CSV file and return its rows as pairs: line number, values by column.
 
-    Column names are in lower case. Names and values have no spaces around them. Raises a ValueError
+    Column names are in lower case. Spaces around names and values are removed. Raises a ValueError
     if the file is not such a table.
     """
     filled = read_foreign_csv(path)
@@ -294,10 +298,10 @@ def _imported_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 
 def refuse_taken_labels(path: Path, groups: list[Group], taken: set[str]) -> None:
-    """Raise a ValueError if the label of an imported group is one of `taken`.
+    """Raise a ValueError if the label of an imported group is already in use.
 
-    Two curves with the same label could not be told apart. `path` is the imported file, for the
-    message.
+    Two curves with the same label could not be told apart. `taken` has the labels in use. `path` is
+    the imported file, for the message.
     """
     for group in groups:
         if group.label in taken:
@@ -310,10 +314,10 @@ def refuse_taken_labels(path: Path, groups: list[Group], taken: set[str]) -> Non
 def _imported_group(
     path: Path, task: str, label: str, metrics: dict[str, dict[int, dict[float, float]]]
 ) -> Group:
-    """Return the group of one label of an imported file on one task.
+    """Return the group of one task and label of an imported file.
 
     `metrics` maps metric, seed and evaluations to values. The curves of all seeds are interpolated
-    at common numbers of evaluations.
+    at the same numbers of evaluations.
     """
     seeds = sorted({seed for values in metrics.values() for seed in values})
     group = Group(task, label, imported=True, seeds=seeds, planned=len(seeds), finished=len(seeds))

@@ -13,20 +13,21 @@ from elites.study.collect import ARCHIVE_METRICS, FINAL_METRICS, Group
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """Comparison point of a task: its algorithms' metrics after the same number of evaluations."""
+    """Comparison point of a task: the metrics of its algorithms after equally many evaluations."""
 
     text: str
-    """Words for headings: "at the end"."""
+    """Words for headings, such as "at the end"."""
     values: dict[str, dict[str, np.ndarray]]
-    """metric -> label -> [seeds]"""
+    """Arrays [seeds], keyed by metric and then by label."""
 
 
 def comparison_point(groups: Sequence[Group]) -> Point | None:
-    """Return the comparison point of one task, given the results of each algorithm on it.
+    """Return the point at which the algorithms of one task are compared.
 
-    Algorithms are compared at the end if all runs are finished and have the same budget. Otherwise
-    they are compared at the last evaluation that all have reached. Budgets differ if some runs were
-    trained longer, or if there are imported results. Returns None if no run has begun.
+    This is the end of training if all runs are finished and have the same budget. Otherwise it is
+    the largest number of evaluations that all have reached. Budgets differ if some runs were
+    trained longer, or if there are imported results. `groups` has the results of each algorithm.
+    Returns None if no run has begun.
     """
     one_budget = len({budget for group in groups for budget in group.budgets}) == 1
     if one_budget and all(g.finished == g.planned and not g.imported for g in groups):
@@ -51,10 +52,9 @@ def comparison_point(groups: Sequence[Group]) -> Point | None:
 
 
 def _common_evaluations(groups: Sequence[Group]) -> float:
-    """Return the highest number of evaluations that all groups have reached.
+    """Return the largest number of evaluations at which every group has metrics.
 
-    A group holds the results of one algorithm on one task. The number lies outside any gap in the
-    metrics of the groups.
+    A group holds the results of one algorithm on one task. Its metrics may have gaps.
     """
     last = min(float(group.curves["evaluations"][-1, 0]) for group in groups)
     own = [(g.curves["evaluations"][:, 0], g.facts) for g in groups if not g.imported]
@@ -68,11 +68,10 @@ def _common_evaluations(groups: Sequence[Group]) -> float:
 
 
 def _values_at(group: Group, metric: str, evaluations: float) -> np.ndarray | None:
-    """Return a metric [seeds] of a group after a number of evaluations.
+    """Return a metric [seeds] of a group after a number of evaluations, or None if unknown.
 
     For runs of the study, this is the value of the last iteration up to that number. Imported
-    curves may have few points, and are interpolated. Returns None if the group has no values of the
-    metric there.
+    curves are interpolated, because they may have few points.
     """
     spent = group.curves["evaluations"][:, 0]
     if metric not in group.curves or spent[0] > evaluations:
@@ -84,5 +83,5 @@ def _values_at(group: Group, metric: str, evaluations: float) -> np.ndarray | No
 
 
 def has_values(values: np.ndarray) -> bool:
-    """Return whether any number of an array is finite."""
+    """Return whether an array has at least one finite number."""
     return len(values) > 0 and bool(np.isfinite(values).any())

@@ -20,7 +20,7 @@ class Handle(Protocol):
     """A run that an engine is computing."""
 
     def poll(self) -> Ending | None:
-        """Return how the run's worker process ended, or None while the run is computed."""
+        """Return how the run's worker process ended, or None while it is running."""
         ...
 
     def stop(self) -> None:
@@ -29,15 +29,18 @@ class Handle(Protocol):
 
 
 class Engine(Protocol):
-    """A place to compute runs of studies. It has slots, each a place for one run at a time."""
+    """A place to compute runs of studies, such as this machine or a cluster.
+
+    It has a number of slots, each of which computes one run at a time.
+    """
 
     @property
     def slots(self) -> int:
-        """Number of runs that the engine computes at the same time."""
+        """Number of runs that the engine can compute at the same time."""
         ...
 
     def start(self, study: Study, item: Item) -> Handle:
-        """Start a worker process that computes one run of a study, and return the run's handle."""
+        """Start a worker process that computes one run of a study, and return its handle."""
         ...
 
 
@@ -54,8 +57,8 @@ class WorkerProcess:
     ):
         """Start a worker process for one run of the study at a path.
 
-        The process writes its output to a file. `trusted` are the digests of the user's own files
-        that it may run.
+        The process writes its output to the open file `output`. `trusted` are the digests of the
+        user's own Python files that it may execute.
         """
         self._report, pipe = os.pipe()
         here, command = str(os.getpid()), [sys.executable, "-m", "elites.study.worker"]
@@ -94,7 +97,7 @@ class WorkerProcess:
             self.process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill the process if it still runs, and wait for its end."""
+        """Kill the process if it is still running, and wait for its end."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -103,7 +106,7 @@ class WorkerProcess:
 class LocalEngine:
     """Engine that computes runs in processes of this machine.
 
-    With several GPUs, each process has one.
+    If there are several GPUs, each process uses one of them.
     """
 
     def __init__(self, slots: int | None = None):
@@ -112,7 +115,7 @@ class LocalEngine:
         self._free = list(range(self.slots))
 
     def start(self, study: Study, item: Item) -> Handle:
-        """Start a worker process for one run of a study in a free slot. Return the run's handle."""
+        """Start a worker process for one run of a study in a free slot, and return its handle."""
         slot = self._free.pop(0)
         environment = dict(os.environ)
         if len(self._gpus) > 1:
@@ -127,7 +130,7 @@ class LocalEngine:
 class _LocalHandle:
     """A run that a process of this machine is computing.
 
-    `release` is called once when it has ended.
+    `release` is called once, when the process has ended.
     """
 
     def __init__(self, process: WorkerProcess, release: Callable[[], None]):
@@ -148,7 +151,7 @@ class _LocalHandle:
 
 
 def _visible_gpus() -> list[str]:
-    """Return the numbers, as strings, of the NVIDIA GPUs that CUDA_VISIBLE_DEVICES allows.
+    """Return the NVIDIA GPUs that this process may use, as texts for CUDA_VISIBLE_DEVICES.
 
     Does not load JAX.
     """

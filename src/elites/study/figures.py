@@ -34,7 +34,7 @@ from elites.study.collect import ARCHIVE_METRICS, AXES, Group
 
 
 def curves(groups: Sequence[Group], axis: str) -> Any:
-    """Return a figure of the learning curves of some groups, one panel for each archive metric.
+    """Return a figure of learning curves with a panel for each metric of the archive.
 
     A group holds the results of one algorithm on one task. `axis` is the horizontal axis, one of
     `AXES`. Returns None if no group has values of that axis.
@@ -72,7 +72,7 @@ def curves(groups: Sequence[Group], axis: str) -> Any:
 
 
 def archives(groups: Sequence[Group]) -> Any:
-    """Return a figure of the best archive of each group, coloured by fitness on one colour scale.
+    """Return a figure of the best archive of each group, coloured by fitness on a common scale.
 
     A group holds the results of one algorithm on one task. Returns None if no group has an archive.
     """
@@ -109,7 +109,7 @@ def archives(groups: Sequence[Group]) -> Any:
 
 
 def additions(groups: Sequence[Group]) -> Any:
-    """Return a figure of the offspring that each variation added per iteration, a panel per group.
+    """Return a figure of how many elites each variation adds per iteration, a panel per group.
 
     A group holds the results of one algorithm on one task. Lines are means over seeds. Returns None
     if no group has such metrics.
@@ -163,5 +163,5 @@ def save(figure: Any, path: Path) -> str:
 
 
 def styled():
-    """Return a context manager in which figures have the style of reports."""
+    """Return a context manager. Figures drawn inside its `with` block have the style of reports."""
     return drawing.styled(**{"svg.hashsalt": "elites", "svg.fonttype": "path"})

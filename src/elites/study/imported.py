@@ -11,11 +11,11 @@ from elites.study.study import Study
 
 
 def add(study: Study, path: Path) -> None:
-    """Check a CSV file with results of another program and copy it into the folder `imported`.
+    """Check a CSV file with results of another program, and copy it into a study.
 
-    The folder belongs to the study. `collect.read_imported` explains the format. Adding the same
-    file again changes nothing. Raises a ValueError if the file has a mistake or a label that is in
-    use.
+    The copy is in the study's folder `imported`. `collect.read_imported` explains the format.
+    Adding the same file again changes nothing. Raises a ValueError if the file has a mistake, or if
+    one of its labels is already in use.
     """
     if not path.exists():
         raise ValueError(f"{path}: no such file")

@@ -47,13 +47,13 @@ class RayEngine:
     def __init__(
         self, address: str | None = None, cpus: float = 1, gpus: float = 0, in_place: bool = True
     ):
-        """Join the Ray cluster at an address, or start one if there is none, see `ray_cluster`.
+        """Join the Ray cluster at an address, or start one on this machine. See `ray_cluster`.
 
-        `cpus` and `gpus` are the resources of each run. If `in_place` is False, files are always
-        sent, even if machines share the directory.
+        `cpus` and `gpus` are the resources that each run gets. If `in_place` is False, files are
+        always sent between machines, even if these share the study's directory.
         """
         self.text = "" if ray.is_initialized() else ray_cluster.connect(address)
-        """Line for the user about where the cluster is."""
+        """A line for the user that says which cluster is used."""
         self._cpus, self._gpus, self._in_place = cpus, gpus, in_place
         _refuse_impossible(cpus, gpus)
         self._collector: Any = None
@@ -61,14 +61,14 @@ class RayEngine:
 
     @property
     def slots(self) -> int:
-        """Return how many runs fit on the machines currently in the cluster, at least one."""
+        """Number of runs that fit on the machines currently in the cluster, at least one."""
         have = ray.cluster_resources()
         room = [have.get("CPU", 0) / self._cpus] if self._cpus else []
         room += [have.get("GPU", 0) / self._gpus] if self._gpus else []
         return max(int(min(room, default=1)), 1)
 
     def start(self, study: Study, item: Item) -> RayHandle:
-        """Start a Ray task that computes one run of a study, and return a handle of the run."""
+        """Start a Ray task that computes one run of a study, and return the run's handle."""
         study.logs.mkdir(exist_ok=True)
         token = study.path / TOKEN
         if not token.exists():
@@ -91,7 +91,7 @@ class RayEngine:
 
 
 def _refuse_impossible(cpus: float, gpus: float) -> None:
-    """Raise a ValueError if no machine of the Ray cluster has that many CPUs and GPUs.
+    """Raise a ValueError if no machine of the Ray cluster has enough CPUs and GPUs for a run.
 
     Ray would wait for such a machine forever.
     """
@@ -111,9 +111,9 @@ class RayHandle:
         self._reference, self._log = reference, log
 
     def poll(self) -> Ending | None:
-        """Return how the run's worker ended, or None while the run is computed.
+        """Return how the run's worker ended, or None while it is running.
 
-        When the run has ended, appends the output of the worker to the run's log.
+        When the worker has ended, its output is appended to the run's log.
         """
         ready, _ = ray.wait([self._reference], timeout=0)
         if not ready:
@@ -131,15 +131,15 @@ class RayHandle:
         return ending
 
     def stop(self) -> None:
-        """Cancel the Ray task, which tells the worker process to save its state and end."""
+        """Cancel the Ray task. This tells the worker process to save its state and end."""
         ray.cancel(self._reference, force=False)
 
 
 def error_of_task(error: RayError) -> BaseException | None:
     """Return the exception that a Ray task raised, or None if the cluster failed instead.
 
-    The cluster failed if the task's machine or process is gone, or if a call from the task to the
-    collector was not answered.
+    The cluster has failed if the task's machine or process is gone, or if the collector did not
+    answer a call from the task.
     """
     if not isinstance(error, RayTaskError):
         return None
@@ -148,14 +148,20 @@ def error_of_task(error: RayError) -> BaseException | None:
 
 
 class _Location(NamedTuple):
-    """The directory of a study, and the token in it by which other machines recognise it."""
+    """Directory of a study, and a secret token in a file there.
+
+    A machine that can read the token shares the directory.
+    """
 
     path: str
     token: str
     in_place: bool
 
     def is_visible(self) -> bool:
-        """Return whether this machine sees the study's directory: it can read the token there."""
+        """Return whether this machine can use the study's directory: it can read the token there.
+
+        Always returns False if `in_place` is False.
+        """
         if not self.in_place:
             return False
         with contextlib.suppress(OSError, RunError):
@@ -176,11 +182,12 @@ def _compute(
 ) -> tuple[Ending, str]:
     """Compute one run of a study as a Ray task.
 
-    Return how the worker ended, and the end of its output.
+    Returns how the worker ended, and the last part of its output.
 
     `plan` is the content of `plan.json`, `item` has the fields of an `Item`, and `collector` is the
-    actor that exchanges files. `start` counts the starts of all runs, so a restarted run has a
-    higher one than before. `trusted` are the digests of the user's own files that may run.
+    actor that exchanges files. `start` is a number that increases with every start of a run, so a
+    restarted run has a higher number than before. `trusted` are the digests of the user's own files
+    that may be executed.
     """
     wanted = Item(**item)
     ray.get(collector.admit.remote(wanted.name, start))
@@ -211,7 +218,7 @@ def _compute(
 
 
 def _remove_abandoned() -> None:
-    """Remove the temporary directories that killed processes of this machine left."""
+    """Remove the temporary directories that killed processes of this machine left behind."""
     for left in Path(tempfile.gettempdir()).glob("elites-study-*"):
         owner = left.name.removeprefix("elites-study-").rpartition("-")[0]
         if directories.is_gone(owner):
@@ -221,12 +228,12 @@ def _remove_abandoned() -> None:
 def _run_worker(
     study: Path, item: Item, trusted: list[str], send: Callable[[], None]
 ) -> tuple[Ending, str]:
-    """Run the worker process of one run.
+    """Run the worker process of one run until it ends.
 
-    Return how it ended, and the last 20 kB of its output as text.
+    Returns how it ended, and the last 20 kB of its output as text.
 
-    `study` is the directory on this machine, `trusted` the digests of files that may run. `send()`
-    is called after every checkpoint and at the end.
+    `study` is the study's directory on this machine. `trusted` are the digests of the user's own
+    files that may be executed. `send` is called after every checkpoint and at the end.
     """
     run = Study(study).run(item)
     with tempfile.TemporaryFile() as output:
@@ -256,10 +263,11 @@ def _run_worker(
 
 
 def new_files(run: Path, sent: set[str]) -> Files:
-    """Return the contents of a run's files that are not in `sent`, by path inside the run.
+    """Return the files of a run that must be sent: their contents, keyed by path inside the run.
 
-    Adds their paths to `sent`. Checkpoints, snapshots (archives without policies) and kernels never
-    change and are returned once. Other files are returned every time.
+    Checkpoints, snapshots (archives without policies) and kernels never change, so they are left
+    out if `sent` contains them. All other files are returned every time. The paths of the returned
+    files are added to `sent`.
     """
     files: Files = {}
     complete = {path.name for path in checkpoints.complete(run / "checkpoints")}
@@ -279,10 +287,10 @@ def new_files(run: Path, sent: set[str]) -> Files:
 
 
 def write_files(run: Path, files: Files) -> None:
-    """Write files into the directory of a run. `files` has their contents by path inside the run.
+    """Write files into the directory of a run.
 
-    A checkpoint gets its final name only when it is complete. Raises a ValueError for a path that
-    does not belong to a run.
+    `files` maps paths inside the run to contents. A checkpoint gets its final name only when it is
+    complete. Raises a ValueError for a path that does not belong to a run.
     """
     by_checkpoint: dict[str, Files] = {}
     for name, data in files.items():
@@ -301,7 +309,7 @@ def write_files(run: Path, files: Files) -> None:
 
 
 def _write_file(target: Path, data: bytes) -> None:
-    """Write bytes to a file through a temporary file. Creates the file's folder if necessary."""
+    """Write bytes to a file atomically. Creates the file's folder if necessary."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with directories.replacing(target) as temporary:
         temporary.write_bytes(data)
@@ -310,8 +318,8 @@ def _write_file(target: Path, data: bytes) -> None:
 class _Collector:
     """A Ray actor that reads and writes the study's directory for the other machines.
 
-    A machine that counts as lost may still be computing and sending. Once another machine has
-    restarted its run, the collector refuses its files.
+    A machine that was given up as lost may still be computing and sending. After its run has been
+    restarted elsewhere, the collector refuses its files.
     """
 
     def __init__(self, path: str):
@@ -319,15 +327,19 @@ class _Collector:
         self._newest: dict[str, int] = {}
 
     def fetch(self, name: str, start: int) -> Files:
-        """Return the contents of all files of a run by path inside the run.
+        """Return the contents of all files of a run, keyed by path inside the run.
 
-        Empty before its first start.
+        Returns an empty dictionary if the run has not been started yet. `start` is checked by
+        `admit`.
         """
         run = self._run(name, start)
         return new_files(run, set()) if (run / directories.CONFIG).exists() else {}
 
     def store(self, name: str, start: int, files: Files) -> None:
-        """Write files, given by path inside the run, into the directory of a run."""
+        """Write files into a run's directory. `files` maps paths inside the run to contents.
+
+        Raises a ValueError if `admit` refuses the start.
+        """
         write_files(self._run(name, start), files)
 
     def _run(self, name: str, start: int) -> Path:
@@ -336,10 +348,11 @@ class _Collector:
         return self.study.path / "runs" / name
 
     def admit(self, name: str, start: int) -> None:
-        """Raise a ValueError for an unknown run, or for a start number lower than the run's newest.
+        """Raise a ValueError if the study has no such run, or if `start` is out of date.
 
-        A lower number belongs to a machine that counted as lost, whose run was restarted on another
-        one.
+        Each start of a run has a number, and later starts have higher ones. A number is out of date
+        if a later start of the same run has already been seen. Its machine was given up as lost,
+        and the run was restarted elsewhere.
         """
         if name not in {item.name for item in self.study.items()}:
             raise ValueError(f"{json.dumps(name)} is not a run of this study")

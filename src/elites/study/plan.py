@@ -50,13 +50,13 @@ class Plan:
     first_seed: int = 0
     preset: str = "paper"
     evaluations: int | None = None
-    """Budget of each seed. None takes the preset's budget."""
+    """Budget of evaluations for each seed. None means the budget of the preset."""
     checkpoint_every: int | None = None
     reevaluate_every: int | None = None
     hp: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def config(self, task: str, algorithm: str, seeds: range) -> Config:
-        """Return the configuration of the run that trains some seeds of an algorithm on a task."""
+        """Return the configuration of a run: an algorithm on a task, with the given seeds."""
         base = preset(self.preset, task)
         hp = Hyperparameters.of({**vars(base.hp), **self.hp})
         given = {
@@ -71,15 +71,15 @@ class Plan:
 
     @property
     def seed_numbers(self) -> range:
-        """Seeds that each algorithm is trained with on each task, as a range of whole numbers."""
+        """The seeds with which each algorithm is trained on each task."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return all (task, algorithm) pairs of the plan, task by task."""
+        """Return all (task, algorithm) pairs of the plan, grouped by task."""
         return [(task, algorithm) for task in self.tasks for algorithm in self.algorithms]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan's fields as a dictionary that JSON can represent, for `plan.json`."""
+        """Return the fields of the plan as a dictionary that can be written as JSON."""
         return {**dataclasses.asdict(self), "hp": dict(self.hp)}
 
 
@@ -93,9 +93,10 @@ BUILT_IN: dict[str, Plan] = {
 
 
 def read(name: str) -> Plan:
-    """Return the built-in plan of that name, or the plan read from the TOML file at that path.
+    """Return the plan called `name`: a built-in plan, or one that is read from a TOML file.
 
-    Raises a ValueError if there is neither, or if the file has a mistake.
+    Raises a ValueError if there is neither a plan nor a file of that name, or if the file has a
+    mistake.
     """
     path = Path(name)
     if name in BUILT_IN:
@@ -112,17 +113,17 @@ def read(name: str) -> Plan:
 
 
 def from_values(values: Mapping[str, Any], where: str, text: str = "", saved: bool = False) -> Plan:
-    """Return the plan whose fields `values` gives, or raise a ValueError that names the mistake.
+    """Return the plan that has `values` as its fields. Raises a ValueError if one is wrong.
 
-    `where` is the name of the plan's file and `text` its contents, in which the line of the mistake
-    is looked up. The files of a user's own tasks and algorithms must exist, unless the plan is that
+    `where` is the name of the plan's file and `text` its contents. They are used to name the line
+    of a mistake. The files of a user's own tasks and algorithms must exist, unless the plan is that
     of a `saved` study.
     """
 
     def refusal(what: str, *words: str) -> ValueError:
         """Return a ValueError about a mistake in the plan.
 
-        It names the line of the plan that has one of the `words`, if there is one.
+        Its message names the first line of the plan's file that contains one of `words`, if any.
         """
         line = _line_of(text, words) if text else None
         return ValueError(f"{where}{f', line {line}' if line else ''}: {what}")
@@ -177,9 +178,9 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "", saved: bo
 
 
 def _line_of(text: str, words: tuple[str, ...]) -> int | None:
-    """Return the number, from 1, of the first line of a text with one of the words, or None.
+    """Return the number of the first line, from 1, that has one of the words, or None.
 
-    A word in quotes may be anywhere in the line. A field must be at the beginning.
+    A quoted word may be anywhere in the line. A field name must be at its beginning.
     """
     for word in words:
         if not word:
@@ -193,10 +194,10 @@ def _line_of(text: str, words: tuple[str, ...]) -> int | None:
 
 
 def refuse_small_budget(plan: Plan, where: str) -> None:
-    """Raise a ValueError if the plan's budget of evaluations does not cover one iteration of a run.
+    """Raise a ValueError if the plan's budget does not suffice for one iteration of every run.
 
-    The initial policies need evaluations before the first iteration. `where` is the name or the
-    file of the plan, for the message. Loads JAX.
+    The evaluations of the initial policies count as well. `where` is the name or the file of the
+    plan, for the message. Loads JAX.
     """
     from elites import training
 

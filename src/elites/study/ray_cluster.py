@@ -18,20 +18,20 @@ from ray._private import ray_constants
 from ray.exceptions import RayError
 
 ADDRESS = "RAY_ADDRESS"
-"""Environment variable with the address of a cluster, for commands without --address."""
+"""Environment variable with the address of the cluster to join if --address is not given."""
 PATIENCE = 5.0  # seconds that a cluster may take to answer
 
 _LOCAL_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Environment variable of Ray. With "0", every process of Ray listens on the loopback address."""
+"""Environment variable of Ray. If it is "0", all Ray processes listen on loopback only."""
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""First bytes of a gRPC client: the preface of HTTP/2, and empty settings."""
+"""First bytes that a gRPC client sends: the preface of HTTP/2, and empty settings."""
 
 
 def connect(address: str | None) -> str:
-    """Join the cluster at an address, and return a line about it.
+    """Join a Ray cluster and return a line for the user that says which one.
 
-    Without an address, joins the cluster that RAY_ADDRESS names. Without that, starts one on this
-    machine. Raises a ValueError if there is no cluster at the address.
+    Without an address, joins the cluster that RAY_ADDRESS names. If that is not set either, starts
+    a cluster on this machine. Raises a ValueError if there is no cluster at the address.
     """
     given = address or os.environ.get(ADDRESS)
     if given and given != "local":
@@ -55,7 +55,10 @@ def connect(address: str | None) -> str:
 
 
 def _join(address: str, source: str) -> None:
-    """Join the cluster at an address, or raise a ValueError. `source` says who gave the address."""
+    """Join the cluster at an address. Raises a ValueError if that fails.
+
+    `source` says where the address comes from, for the message.
+    """
     try:
         _refuse_unreachable(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
@@ -69,7 +72,7 @@ def _join(address: str, source: str) -> None:
 
 
 def _refuse_unreachable(address: str) -> None:
-    """Raise an error if no gRPC server answers at the address of a cluster.
+    """Raise an OSError if no gRPC server answers at the address of a cluster.
 
     Ray itself would try for minutes.
     """
@@ -90,7 +93,7 @@ def _refuse_unreachable(address: str) -> None:
 
 @contextlib.contextmanager
 def _loopback_only() -> Iterator[None]:
-    """Make a cluster that is started in the `with` block listen on the loopback address."""
+    """Make a Ray cluster that is started inside the `with` block listen on loopback only."""
     before, constant = os.environ.get(_LOCAL_ONLY), ray_constants.ENABLE_RAY_CLUSTER
     os.environ[_LOCAL_ONLY] = "0"  # for the processes of the cluster
     ray_constants.ENABLE_RAY_CLUSTER = False  # for this process, which has read the variable

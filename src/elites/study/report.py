@@ -74,7 +74,7 @@ def write(study: Study) -> Path:
 
 
 def _head(study: Study, results: Results) -> str:
-    """Return HTML of the report's head: title, notes about missing results, links to the tasks."""
+    """Return the HTML of the report's head: title, notes on missing results, links to tasks."""
     plan = study.plan()
     seeds = counted(plan.seeds, "seed")
     lines = [
@@ -106,10 +106,10 @@ def _head(study: Study, results: Results) -> str:
 
 
 def _published(results: Results) -> str:
-    """Return HTML of a table with metrics of archives and distilled policies beside the paper's.
+    """Return the HTML of a table that compares the study's metrics with the paper's.
 
-    The values are medians over the seeds of each algorithm. Returns an empty string if no algorithm
-    has metrics of a distilled policy.
+    The values are medians over the seeds of each algorithm, for archives and for distilled
+    policies. Returns an empty string if no algorithm has metrics of a distilled policy.
     """
     tasks = [task for task in results.tasks if task in PUBLISHED]
     conditioned = [
@@ -145,10 +145,10 @@ def _published(results: Results) -> str:
 def _task_section(
     study: Study, results: Results, task: str, point: Point | None, tests: _Tests
 ) -> str:
-    """Return HTML of the section on one task: curves, tables, tests and figures.
+    """Return the HTML of the section on one task: curves, tables, tests and figures.
 
-    Writes the figures as PDF into the study's report folder. Without a comparison point, the
-    section has no tables and no tests.
+    Writes the figures as PDF into the study's report folder. If `point`, the point at which the
+    algorithms are compared, is None, the section has no tables and no tests.
     """
     groups = results.of(task)
     name = escaped(task)
@@ -168,10 +168,10 @@ def _task_section(
 
 
 def _imported_note(study: Study, groups: Sequence[Group]) -> str:
-    """Return HTML of a note on when imported results are comparable with those of the study.
+    """Return the HTML of a note on when imported results are comparable with the study's own.
 
-    `groups` are the results of each algorithm on one task. Returns an empty string if none is
-    imported.
+    `groups` are the results of each algorithm on one task. Returns an empty string if none of them
+    is imported.
     """
     imported = [group.label for group in groups if group.imported]
     items = [item for group in groups for item in group.runs]
@@ -186,7 +186,7 @@ def _imported_note(study: Study, groups: Sequence[Group]) -> str:
 
 
 def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
-    """Return HTML of the learning curves on one task, with a tab for each horizontal axis.
+    """Return the HTML of the learning curves on one task, with a tab for each horizontal axis.
 
     Writes the figures as PDF into the study's report folder.
     """
@@ -215,7 +215,7 @@ def _curves(study: Study, task: str, groups: Sequence[Group]) -> str:
 
 
 def _final_table(point: Point) -> str:
-    """Return HTML of a table with all metrics of all algorithms at a comparison point."""
+    """Return the HTML of a table with all metrics of all algorithms at a comparison point."""
     header = [
         "algorithm",
         "metric",
@@ -254,9 +254,9 @@ class _Tests:
         }
 
     def section(self, task: str, point: Point) -> str:
-        """Return HTML of the tests on one task.
+        """Return the HTML of the tests on one task.
 
-        Returns an empty string if it has only one algorithm.
+        Returns an empty string if the task has only one algorithm.
         """
         parts = [
             self._metric(task, title, self._families[metric], point.values.get(metric, {}))
@@ -281,10 +281,10 @@ class _Tests:
         family: dict[str, list[statistics.Corrected]],
         values: dict[str, np.ndarray],
     ) -> str:
-        """Return HTML of the tests by one metric on one task, or an empty string if there are none.
+        """Return the HTML of the tests of one metric on one task.
 
-        `family` has the corrected comparisons by task, and `values` the metric [seeds] by
-        algorithm.
+        `family` has the corrected comparisons, keyed by task, and `values` the metric [seeds],
+        keyed by algorithm. Returns an empty string if there are no comparisons.
         """
         found, others = family[task], statistics.compare_others(self.reference, values)
         if not found and not others:
@@ -314,7 +314,7 @@ class _Tests:
         return "".join(parts)
 
     def _family_note(self, family: dict[str, list[statistics.Corrected]]) -> str:
-        """Return HTML of a sentence on how many comparisons the p-values are corrected for."""
+        """Return the HTML of a sentence: for how many comparisons the p-values are corrected."""
         found = [entry for entries in family.values() for entry in entries]
         tasks = {entry.task for entry in found}
         return (
@@ -325,9 +325,9 @@ class _Tests:
 
 
 def _too_few(found: Sequence[statistics.Corrected]) -> str:
-    """Return HTML of a warning if no test can be significant with these numbers of seeds.
+    """Return the HTML of a warning if no test can be significant with so few seeds.
 
-    `found` are the corrected comparisons by one metric on one task. Returns an empty string if a
+    `found` are the corrected comparisons of one metric on one task. Returns an empty string if a
     test can be significant.
     """
     least = max(entry.comparison.smallest for entry in found)
@@ -341,7 +341,7 @@ def _too_few(found: Sequence[statistics.Corrected]) -> str:
 
 
 def _runs(study: Study, results: Results) -> str:
-    """Return HTML of the section with the state, configuration and environment of every run."""
+    """Return the HTML of the section with the state, configuration and environment of each run."""
     parts = ['<section id="runs"><h2>Runs</h2>']
     for group in results.groups:
         for item in group.runs:
@@ -369,17 +369,17 @@ def _runs(study: Study, results: Results) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text as HTML of one line, without control characters."""
+    """Return a text as one line of HTML, with special characters escaped."""
     return html.escape(plain(text))
 
 
 def _figure(svg: str, what: str) -> str:
-    """Return HTML of a figure, given as SVG, with a description for screen readers."""
+    """Return the HTML of a figure, given as SVG, with a description for screen readers."""
     return f'<figure role="img" aria-label="{escaped(what)}">{svg}</figure>'
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:
-    """Return HTML of a table. The first cell of each row is its heading.
+    """Return the HTML of a table. The first cell of each row is the row's heading.
 
     With `words`, the second column is aligned as text.
     """

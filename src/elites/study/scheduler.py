@@ -26,7 +26,7 @@ LOCK_TIMEOUT = 60.0  # seconds to wait for another process that holds the lock o
 
 
 class Result(NamedTuple):
-    """Outcome of one session of computing a study's runs."""
+    """Outcome of one session of `elites study`."""
 
     done: int  # number of runs
     failed: list[Item]
@@ -34,7 +34,7 @@ class Result(NamedTuple):
 
 
 class Scheduler:
-    """Computes the unfinished runs of a study on an engine, which is a place to compute runs."""
+    """Computes the unfinished runs of a study on an engine (this machine or a cluster)."""
 
     def __init__(self, study: Study, engine: Engine, live: Live, pause: float = 0.2):
         self.study, self.engine, self.live, self.pause = study, engine, live, pause
@@ -50,7 +50,7 @@ class Scheduler:
         self._locked_since: dict[str, float] = {}  # runs that another process has locked
 
     def run(self, signals: Signals) -> Result:
-        """Compute the queued runs until all are done or failed, or a signal arrives.
+        """Compute the queued runs until all are done or failed, or until a signal arrives.
 
         Returns the number of runs that are done, the runs that failed, and whether a signal stopped
         the session.
@@ -80,10 +80,11 @@ class Scheduler:
         return Result(done, failed, asked_to_stop and done + len(failed) < len(self.items))
 
     def _handle_exit(self, item: Item, ending: Ending, stopping: bool) -> None:
-        """Finish, queue again, split or count as failed a run whose worker ended.
+        """Decide what to do with a run whose worker has ended.
 
-        `stopping` says whether a signal has stopped the session. The run then continues in a later
-        session.
+        The run is done, or it is queued again, split into two runs, or reported as failed. If
+        `stopping` is true, because a signal has stopped the session, nothing is done. The run then
+        continues in a later session.
         """
         code = ending.code
         if code != worker.IN_USE:
@@ -118,9 +119,9 @@ class Scheduler:
         self._replace(item, tried, queued=again)
 
     def _replace(self, item: Item, *others: Item, queued: bool = True) -> None:
-        """Replace a run in the study's index by `others`.
+        """Replace a run in the study's index by the runs `others`.
 
-        If `queued`, the replacements also go to the front of the queue.
+        If `queued` is true, these are also put at the front of the queue.
         """
         place = self.items.index(item)
         self.items[place : place + 1] = others
@@ -129,7 +130,7 @@ class Scheduler:
             self.queue.extendleft(reversed(others))
 
     def _has_saved(self, item: Item) -> bool:
-        """Return whether the directory of a run has a checkpoint."""
+        """Return whether a run has a checkpoint."""
         checkpoints = self.study.run(item).checkpoints
         return checkpoints.is_dir() and any(checkpoints.iterdir())
 
@@ -141,10 +142,10 @@ class Scheduler:
 
 
 def run_unfinished(study: Study, engine: Engine, live: Live, pause: float = 0.2) -> Result:
-    """Compute the unfinished runs of a study on an engine, and return the outcome.
+    """Compute the unfinished runs of a study on an engine, and return the `Result`.
 
-    The first signal stops the session after the running runs have saved. A second signal ends the
-    process.
+    After a first signal, the runs in progress save their state and the session ends. A second
+    signal ends the process at once.
     """
     with Signals("when the running runs have saved") as signals:
         return Scheduler(study, engine, live, pause).run(signals)

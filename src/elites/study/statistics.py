@@ -51,8 +51,7 @@ class Comparison(NamedTuple):
 class Corrected(NamedTuple):
     """Comparison of the reference with another algorithm, with corrected p-values.
 
-    The corrections are for the whole family: the comparisons of the reference by one metric on all
-    tasks.
+    The correction is for all comparisons of the reference by the same metric, over all tasks.
     """
 
     task: str
@@ -63,7 +62,7 @@ class Corrected(NamedTuple):
 
 
 def _finite(values: Values) -> np.ndarray:
-    """Return the values that are finite, as an array of 64-bit floats."""
+    """Return the finite values as an array of 64-bit floats."""
     values = np.asarray(values, np.float64)
     return values[np.isfinite(values)]
 
@@ -72,9 +71,10 @@ def _finite(values: Values) -> np.ndarray:
 
 
 def summary(values: Values) -> Summary:
-    """Return the median, quartiles and interquartile mean of a metric over seeds.
+    """Return a summary of a metric over seeds: median, quartiles, interquartile mean and others.
 
-    `values` has one value for each seed. Values that are not finite are left out.
+    `values` has one value for each seed. Values that are not finite are left out. The summary of no
+    values is NaN.
     """
     values = _finite(values)
     if not len(values):
@@ -88,7 +88,7 @@ def summary(values: Values) -> Summary:
 
 
 def interquartile_mean(values: Values) -> float:
-    """Return the mean of the values without the lowest and the highest quarter.
+    """Return the mean of the middle half of the values.
 
     If a quarter is not a whole number of values, the value at its edge counts in part.
     """
@@ -103,10 +103,10 @@ def _interquartile_means(rows: np.ndarray) -> np.ndarray:
 
 
 def bootstrap_interval(values: Values, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
-    """Return the bounds of the percentile bootstrap interval of the interquartile mean over seeds.
+    """Return the lower and upper bound of a confidence interval of the interquartile mean.
 
-    `level` is the confidence level. The random generator has a fixed seed, so the same values give
-    the same interval.
+    It is the percentile bootstrap interval over seeds, at the confidence level `level`. The random
+    generator has a fixed seed, so the same values always give the same interval.
     """
     values = _finite(values)
     drawn = np.random.default_rng(seed).integers(len(values), size=(RESAMPLES, len(values)))
@@ -126,7 +126,7 @@ def rank_sum(
     """Return the p-value of the Wilcoxon rank-sum test (Mann-Whitney U), and whether it is exact.
 
     Up to 100 values, the test is exact: it counts all divisions of the ranks, and tied values share
-    their mean rank. Beyond, it is the normal approximation, corrected for ties.
+    their mean rank. For more values, it uses the normal approximation, corrected for ties.
     """
     first, second = _finite(first), _finite(second)
     if not len(first) or not len(second):
@@ -149,7 +149,7 @@ def rank_sum(
 
 
 def _counts_of_sums(ranks: np.ndarray, size: int) -> np.ndarray:
-    """Return an array of counts: entry s says how many choices of `size` ranks have the sum s."""
+    """Return an array in which entry s is the number of ways to choose `size` ranks with sum s."""
     table = np.zeros((size + 1, int(ranks.sum()) + 1))
     table[0, 0] = 1.0
     for rank in ranks:
@@ -168,8 +168,8 @@ def smallest_p(first: int, second: int) -> float:
 def superiority(first: Values, second: Values) -> float:
     """Return the probability that a value of `first` is greater than a value of `second`.
 
-    Ties count half. This is the effect size A of Vargha and Delaney. Returns NaN if either has no
-    finite values.
+    Ties count half. This is the effect size A of Vargha and Delaney. Returns NaN if `first` or
+    `second` has no finite values.
     """
     first, second = _finite(first), _finite(second)
     if not len(first) or not len(second):
@@ -179,7 +179,7 @@ def superiority(first: Values, second: Values) -> float:
 
 
 def bonferroni(p: Values) -> np.ndarray:
-    """Return the p-values after Bonferroni's correction: each times their number, at most 1.
+    """Return p-values after Bonferroni's correction: each multiplied by their number, at most 1.
 
     A p-value of NaN stays NaN and does not count.
     """
@@ -188,10 +188,10 @@ def bonferroni(p: Values) -> np.ndarray:
 
 
 def holm(p: Values) -> np.ndarray:
-    """Return the p-values after Holm's step-down correction, at most 1.
+    """Return p-values after Holm's step-down correction, each at most 1.
 
-    The smallest is multiplied by their number n, the next one by n - 1, and so on. A p-value of NaN
-    stays NaN and does not count.
+    The smallest of n p-values is multiplied by n, the next one by n - 1, and so on. A p-value of
+    NaN stays NaN and does not count.
     """
     p = np.asarray(p, np.float64)
     known = np.flatnonzero(~np.isnan(p))
@@ -216,11 +216,11 @@ def compare(values: Mapping[str, Values], first: str, second: str) -> Comparison
 def compare_with(
     reference: str, values: Mapping[str, Mapping[str, Values]]
 ) -> dict[str, list[Corrected]]:
-    """Return the corrected comparisons of the reference with each other algorithm, by task.
+    """Return the corrected comparisons of the reference with every other algorithm, by task.
 
-    `values` maps tasks to names of algorithms to values over seeds, all of one metric. The
-    corrections multiply by the number of comparisons over all tasks. A comparison without values on
-    one side does not count.
+    `values` maps each task and algorithm to the values of one metric over seeds. The p-values are
+    corrected for the comparisons of all tasks together. A comparison without values on one side is
+    not counted.
     """
     found = [
         (task, compare(of_task, reference, name))
@@ -241,7 +241,7 @@ def compare_with(
 
 
 def compare_others(reference: str, values: Mapping[str, Values]) -> list[Comparison]:
-    """Return the comparisons of all pairs of algorithms without the reference, not corrected.
+    """Return uncorrected comparisons of all pairs of algorithms other than the reference.
 
     `values` maps the names of algorithms to the values of one metric over seeds on one task.
     """

@@ -57,7 +57,10 @@ class Item:
         return range(self.first_seed, self.first_seed + self.seeds)
 
     def halves(self) -> tuple[Item, Item]:
-        """Return two runs that divide the seeds of this run, which does not fit in memory."""
+        """Return two runs that share the seeds of this run: the first half, and the rest.
+
+        They replace a run that does not fit in memory.
+        """
         half = self.seeds // 2
         rest = dataclasses.replace(
             self, first_seed=self.first_seed + half, seeds=self.seeds - half, attempts=0, error=""
@@ -67,7 +70,7 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """Study in a directory: its plan, the index of its runs, and the runs."""
+    """A study in a directory: its plan, the index of its runs, and the runs themselves."""
 
     path: Path
 
@@ -87,7 +90,7 @@ class Study:
         return self.path / "report"
 
     def exists(self) -> bool:
-        """Return whether the directory holds a study: it has the file `plan.json`."""
+        """Return whether the directory holds a study, that is, whether it has a `plan.json`."""
         return os.path.lexists(self.path / PLAN)
 
     def plan(self) -> Plan:
@@ -110,11 +113,11 @@ class Study:
         directories.write_json(self.path / INDEX, data)
 
     def run(self, item: Item) -> RunDirectory:
-        """Return the run directory of one run of the study. The directory need not exist."""
+        """Return the run directory of one run of the study. The directory may not exist yet."""
         return RunDirectory(self.path / "runs" / item.name)
 
     def config(self, item: Item) -> Config:
-        """Return the configuration of one run of the study, as the study's plan gives it."""
+        """Return the configuration of one run of the study, as the study's plan determines it."""
         return self.plan().config(item.task, item.algorithm, item.seed_numbers)
 
     def state(self, item: Item) -> State:
@@ -130,7 +133,7 @@ class Study:
 
 
 def _item(where: str, entry: Any) -> Item:
-    """Return a run of the index, from its entry there. `where` names the entry in errors."""
+    """Return the run that an entry of `index.json` describes. `where` names it in errors."""
     fields = {"task": str, "algorithm": str, "first_seed": int, "seeds": int}
     optional = {"attempts": int, "error": str}
     files.check_record(entry, where, fields, optional=optional)
@@ -150,7 +153,7 @@ def _item(where: str, entry: Any) -> Item:
 def existing(path: Path) -> Study:
     """Return the study in the directory at a path.
 
-    Raises a ValueError that says what is there instead if the path holds no study.
+    If there is no study, raises a ValueError that says what the path holds instead.
     """
     study = Study(path)
     if not path.exists():
@@ -162,10 +165,10 @@ def existing(path: Path) -> Study:
 
 
 def open_study(path: Path, plan: Plan) -> Study:
-    """Return the study of a plan in a directory. Creates the study if there is none yet.
+    """Return the study of a plan in a directory. Creates the study if it does not exist yet.
 
     This process must have locked the directory. Raises a ValueError if the directory holds
-    something else, such as a study of another plan.
+    something else, such as a study with another plan.
     """
     study = Study(path)
     if study.exists():
@@ -190,9 +193,9 @@ def open_study(path: Path, plan: Plan) -> Study:
 
 
 def _refuse_strange_items(study: Study, plan: Plan) -> None:
-    """Raise a RunError if the index of a study has a run of a task or an algorithm not in its plan.
+    """Raise a RunError if a run in a study's index has a task or algorithm that is not planned.
 
-    The user has trusted the files that the plan names, and no others.
+    The user has trusted only the files that the plan names.
     """
     pairs = plan.pairs()
     for item in study.items():
@@ -204,17 +207,17 @@ def _refuse_strange_items(study: Study, plan: Plan) -> None:
 
 
 def _first_items(plan: Plan) -> list[Item]:
-    """Return the runs of a new study: one with all seeds for each pair of task and algorithm."""
+    """Return the runs of a new study: one for each pair of task and algorithm, with all seeds."""
     return [Item(task, algorithm, plan.first_seed, plan.seeds) for task, algorithm in plan.pairs()]
 
 
 def differences(one: Plan, other: Plan) -> list[str]:
-    """Return the differences of two plans, a text for each field, such as 'seeds is 3, not 5'."""
+    """Return the differences of two plans as texts such as 'seeds is 3, not 5', one per field."""
     a, b = (json.loads(json.dumps(plan.to_json())) for plan in (one, other))
     return [f"{name} is {_short(a[name])}, not {_short(b[name])}" for name in a
             if a[name] != b[name]]  # fmt: skip
 
 
 def _short(value: Any) -> str:
-    """Return the value of a plan's field as text, without the brackets of a list."""
+    """Return the value of a plan's field as text. A list is written without brackets."""
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,6 +1,7 @@
 """Show the progress of a study.
 
-On a terminal this is a table that is updated in place. Elsewhere, every change of state is a line.
+On a terminal, this is a table that is updated in place. Elsewhere, a line is printed for every
+change of a run's state.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class RunProgress(NamedTuple):
 
 
 def read_progress(study: Study, item: Item) -> RunProgress | None:
-    """Return the progress of one run of a study, read from the run's files.
+    """Read the progress of one run of a study from the run's files and return it.
 
     Returns None before the first iteration.
     """
@@ -46,9 +47,9 @@ def read_progress(study: Study, item: Item) -> RunProgress | None:
 
 
 def _ends(path: Path) -> tuple[list[str], list[str]]:
-    """Return the cells of the first and the last complete row of a CSV file, as texts.
+    """Return the cells of the first and of the last complete row of a CSV file, as texts.
 
-    Does not read the rows between them.
+    Reads only the beginning and the end of the file.
     """
     with open_file(path) as file:
         file.readline()
@@ -71,7 +72,7 @@ class Live:
         self._told: dict[str, str] = {}
 
     def rows(self, items: Sequence[Item], running: set[str]) -> list[list[str]]:
-        """Return a row of texts for each run: name, state, and progress or error.
+        """Return a row of texts for each run: its name, its state, and its progress or error.
 
         `running` has the names of the runs that are being computed.
         """
@@ -121,15 +122,15 @@ class Live:
         self._write(f"{self._clearing()}{plain(text)}\n")
 
     def close(self, items: Sequence[Item]) -> None:
-        """Show the state of all runs a last time, when none is being computed any more."""
+        """Show the state of all runs a last time, after all workers have ended."""
         self._shown = float("-inf")
         self.show(items, set())
 
     def _clearing(self) -> str:
-        """Return the control sequence that erases the shown table, or an empty string."""
+        """Return the control sequence that erases the table, or "" if no table is shown."""
         lines, self._lines = self._lines, 0
         return f"\x1b[{lines}A\x1b[J" if lines else ""
 
     def _write(self, text: str) -> None:
-        """Write text to the display's stream at once. Ignores a closed stream."""
+        """Write text to the display's stream and flush it. Does nothing if the stream is closed."""
         output.write(text, self.stream)

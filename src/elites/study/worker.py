@@ -3,9 +3,9 @@
     python -m elites.study.worker STUDY RUN PARENT PIPE [DIGEST ...]
 
 PARENT is the id of the process that started it. The worker ends when its parent does, so that
-killing a study leaves no run locked. At its end the worker writes to the open file PIPE what the
-scheduler is to do next and why, see `Ending`. Each DIGEST is that of a file of the user's own that
-the study trusts.
+killing a study leaves no run locked. Before it ends, the worker writes to the open file descriptor
+PIPE what the scheduler should do next and why, see `Ending`. Each DIGEST identifies a file of the
+user's own that the study trusts.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from elites.words import one_line, shortened
 DONE, FAILED, STOPPED, TOO_LARGE, IN_USE, LOST = 0, 1, 3, 4, 5, 6
 """Exit codes. No worker returns LOST: an engine reports it for a machine that is gone."""
 _LONGEST = 2000
-"""Characters of a reason. The whole report fits into the buffer of a pipe."""
+"""Largest number of characters of a reason, so that a report fits into a pipe's buffer."""
 
 
 class Ending(NamedTuple):
-    """How the worker of a run ended."""
+    """How the worker of a run ended: an exit code, and the reason of a failure."""
 
     code: int  # an exit code of this module
     reason: str = ""  # of a failure, in one line
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
 
 
 def compute(study: Study, name: str) -> Ending:
-    """Start or continue the run of a study with this name, and return how it ended."""
+    """Start or continue the run called `name` of a study, and return how it ended."""
     own: list[Path] = []
     try:
         item = next(item for item in study.items() if item.name == name)
@@ -83,7 +83,7 @@ def compute(study: Study, name: str) -> Ending:
 
 
 def _train(study: Study, item: Item) -> Ending:
-    """Train a run of a study, and return how it ended. Raises an error if training fails."""
+    """Train a run of a study and return how it ended: done or stopped. Other endings are raised."""
     config = study.config(item)
     config.check()
     trust.require(
@@ -94,7 +94,7 @@ def _train(study: Study, item: Item) -> Ending:
 
 
 def _place(error: BaseException, files: list[Path]) -> str:
-    """Return in which line of the user's own files an error was raised, as text in brackets.
+    """Return where in the user's own files an error was raised: " (FILE, line N)".
 
     Returns an empty string if it was raised elsewhere.
     """
@@ -104,10 +104,10 @@ def _place(error: BaseException, files: list[Path]) -> str:
 
 
 def read_ending(report: bytes, status: int) -> Ending:
-    """Return how a worker ended, from its report.
+    """Return how a worker ended, given the report that it wrote.
 
-    `status` is the exit code of its process, or minus the number of the signal that killed it. It
-    gives the reason if there is no report.
+    `status` is the exit code of its process, or minus the number of the signal that killed it. If
+    there is no report, the reason is derived from it.
     """
     with contextlib.suppress(ValueError, KeyError, TypeError):
         found = json.loads(report)
@@ -124,11 +124,11 @@ def read_ending(report: bytes, status: int) -> Ending:
 def _end_with_parent(parent: int) -> None:
     """Start a thread that kills this process when the process with the id `parent` ends.
 
-    The parent passes its own process id, because it may end before this process can ask for it.
+    The parent passes its id, because it might end before this process could look it up.
     """
 
     def watch() -> None:
-        """Wait until the parent process is gone, and kill this process."""
+        """Wait until the parent process is gone, then kill this process."""
         while os.getppid() == parent:
             time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGKILL)
