@@ -5,6 +5,6 @@
 - `player`: loads the policies of a run and records an elite or the actor
 - `api`: the endpoints of the page
 - `server`: serves the page on 127.0.0.1 and checks who may read it
-- `export`: writes the page as one file that needs no server
+- `export`: writes the page as one file that a browser can open without a server
 - `static/`: the page itself, in plain modules without a build step, and three.js as released
 """

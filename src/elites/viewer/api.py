@@ -1,4 +1,4 @@
-"""Endpoints of the page. The server calls them on request, an export in advance."""
+"""Endpoints of the page. The server calls them on request, an export calls them in advance."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ Query = dict[str, str]
 
 
 def endpoints(run: RunDirectory, player: Player) -> dict[str, Callable[[Query], Any]]:
-    """Return the endpoints of a run's page: functions by path, such as `/api/archive`.
+    """Return the endpoints of a run's page: functions, keyed by paths such as `/api/archive`.
 
-    Each function maps a query to values that JSON can represent.
+    Each function takes a query and returns values that JSON can represent.
     """
 
     def describe(query: Query):
-        """Return the description of the run, with the shapes of its robot as `scene`."""
+        """Return the description of the run, and the shapes of its robot under the key `scene`."""
         return {**data.describe(run), "scene": player.scene()}
 
     def archive(query: Query):
-        """Return the archive of the queried seed at the queried iteration."""
+        """Return the archive of the seed and iteration that the query names."""
         return data.archive(run, read_integer(query, "iteration"), read_integer(query, "seed"))
 
     def metrics(query: Query):
-        """Return the metrics of the iterations after the queried one."""
+        """Return the metrics of all iterations after the one that the query names."""
         return data.metrics(run, read_integer(query, "after"))
 
     def watch(query: Query):
-        """Return recordings of the elite of the queried cell and of the actor."""
+        """Return recordings of the elite in the queried cell, and of the actor imitating it."""
         return player.watch(*snapshot(query), read_integer(query, "cell"), *sender(query))
 
     def request(query: Query):
-        """Return recordings of the actor with the queried descriptor and of the nearest elite."""
+        """Return recordings of the actor at the queried descriptor, and of the nearest elite."""
         return player.request(*snapshot(query), read_descriptor(query), *sender(query))
 
     def snapshot(query: Query) -> tuple[int, int]:
-        """Return the iteration and the seed of a query."""
+        """Return the iteration and the seed that a query names."""
         return read_integer(query, "iteration"), read_integer(query, "seed")
 
     def sender(query: Query) -> tuple[str, int]:
-        """Return the id of the page that sends a query, and the number of its request."""
+        """Return the id of the page that sent a query, and the page's number for the request."""
         return query.get("page", "")[:40], read_integer({"count": "0", **query}, "count")
 
     known = {
@@ -63,9 +63,9 @@ def endpoints(run: RunDirectory, player: Player) -> dict[str, Callable[[Query], 
 def _for_this_run(
     run: RunDirectory, player: Player, endpoint: Callable[[Query], Any]
 ) -> Callable[[Query], Any]:
-    """Return an endpoint with a check that page, server and directory show the same run.
+    """Return an endpoint that first checks that page, server and directory show the same run.
 
-    The returned function raises a RunError if they do not.
+    It raises a RunError if they do not, for example because the directory holds another run now.
     """
 
     def checked(query: Query):
@@ -82,7 +82,7 @@ def _for_this_run(
 
 
 def read_integer(query: Query, name: str) -> int:
-    """Return the whole number that a query has under a name, or raise a ValueError."""
+    """Return the parameter `name` of a query as a whole number, or raise a ValueError."""
     text = query.get(name, "")
     # int() alone would also accept spaces, underscores and digits of other scripts.
     if not re.fullmatch(r"-?[0-9]{1,18}", text):
@@ -91,7 +91,7 @@ def read_integer(query: Query, name: str) -> int:
 
 
 def read_descriptor(query: Query) -> list[float]:
-    """Return the descriptor of a query, as a list of numbers, or raise a ValueError."""
+    """Return the descriptor in a query as a list of numbers. Raises a ValueError if it is none."""
     text = query.get("descriptor", "")
     try:
         return [float(part) for part in text[:1000].split(",")]
@@ -100,10 +100,10 @@ def read_descriptor(query: Query) -> list[float]:
 
 
 def page_files() -> dict[str, bytes]:
-    """Return the contents of every file of the viewer's page by its path below `/static/`."""
+    """Return the contents of all files of the viewer's page, keyed by path below `/static/`."""
 
     def walk(folder: Any, prefix: str):
-        """Yield path and contents of every file in a folder and its subfolders."""
+        """Yield the path and the contents of every file in a folder and its subfolders."""
         for entry in folder.iterdir():
             if entry.is_dir():
                 yield from walk(entry, f"{prefix}{entry.name}/")
@@ -114,6 +114,6 @@ def page_files() -> dict[str, bytes]:
 
 
 def to_json(values: Any) -> str:
-    """Return values as JSON text that is safe inside a script element of a page."""
+    """Return values as JSON text that can be embedded safely in a script element of a page."""
     text = json.dumps(values, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

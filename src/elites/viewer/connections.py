@@ -35,7 +35,7 @@ HEADERS = {
 
 
 class Limits(NamedTuple):
-    """Limits of the connections to a page."""
+    """Limits for the connections to a page: their number, and the size and time of a request."""
 
     connections: int = 256  # open at a time
     per_address: int = 64  # of these, from one address. A browser opens about 6
@@ -53,7 +53,7 @@ class Refusal(NamedTuple):
     log: str
 
     def response(self) -> bytes:
-        """Return the complete response in HTTP."""
+        """Return the complete HTTP response to a refused request, as bytes."""
         body = json.dumps({"error": self.message}).encode()
         fields = {
             **HEADERS,
@@ -83,9 +83,9 @@ _BODY = re.compile(rb"\n(?:transfer-encoding[ \t]*:|content-length[ \t]*:[ \t]*0
 
 
 class Gate:
-    """Registry of the open connections to a server. It refuses and counts those beyond limits.
+    """Registry of the open connections to a server, which enforces limits and counts refusals.
 
-    `report` prints a line. It is called for the first connection of each kind that is refused.
+    `report` is called with a line of text when a kind of refusal occurs for the first time.
     """
 
     def __init__(
@@ -102,10 +102,10 @@ class Gate:
         self._open: dict[Connection, None] = {}  # the oldest first
 
     def admit(self, connection: Connection) -> bool:
-        """Register a new connection, and return whether it may stay.
+        """Register a new connection, and return whether it is accepted.
 
-        If there are too many, the oldest one that waits for a request is dropped. If all of them
-        are being answered, the new one must go.
+        If there are too many connections, the oldest one that waits for a request is closed. If
+        none is waiting, the new connection is refused.
         """
         same = [other for other in self._open if other.address == connection.address]
         for others, most in (
@@ -124,7 +124,7 @@ class Gate:
         return True
 
     def renew(self, connection: Connection) -> None:
-        """Count a connection as the youngest one, because it has been used."""
+        """Make a connection the youngest one in the registry, because it has just been used."""
         if connection in self._open:
             del self._open[connection]
             self._open[connection] = None
@@ -134,7 +134,10 @@ class Gate:
         self._open.pop(connection, None)
 
     def judge(self, head: bytes, is_complete: bool) -> Refusal | None:
-        """Return why a request is refused, given the part of its head that has arrived, or None."""
+        """Return why a request must be refused, or None if it is acceptable so far.
+
+        `head` is the part of the request's head that has arrived.
+        """
         if not head[:1].isalpha():
             return NOT_HTTP
         line = _LINE.match(head)
@@ -149,14 +152,17 @@ class Gate:
         return NO_TOKEN if is_complete and not self._has_token(head) else None
 
     def _has_token(self, head: bytes) -> bool:
-        """Return whether the token is in the address or in a cookie, if the server has a token."""
+        """Return whether a request has the token in its address or in a cookie.
+
+        `head` is the head of the request. Returns True if the server needs no token.
+        """
         if self._token is None:
             return True
         given = (unquote_to_bytes(value) for value in self._tokens.findall(head))
         return any(hmac.compare_digest(value, self._token.encode()) for value in given)
 
     def count(self, refusal: Refusal, address: str) -> None:
-        """Count a refused connection, and report the first one of its kind."""
+        """Count a refusal of a connection, and report the first one of its kind."""
         self.refused[refusal] = self.refused.get(refusal, 0) + 1
         if self.refused[refusal] == 1:
             self._report(
@@ -165,14 +171,14 @@ class Gate:
             )
 
     def summary(self) -> str:
-        """Return a line about all refused connections, or an empty text if there was none."""
+        """Return a line about all refused connections, or an empty string if there were none."""
         parts = [f"{count} {refusal.log}" for refusal, count in self.refused.items()]
         total = counted(sum(self.refused.values()), "connection")
         return f"refused {total}: {listed(parts)}" if parts else ""
 
 
 class Connection(H11Protocol):
-    """Connection to the server. Only complete and allowed requests are passed to uvicorn."""
+    """A connection to the server. Passes only complete and acceptable requests to uvicorn."""
 
     def __init__(self, gate: Gate, **given: Any):
         super().__init__(**given)
@@ -181,7 +187,7 @@ class Connection(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Start to wait for a request, unless there are too many connections."""
+        """Start waiting for a request, or refuse the connection if there are too many."""
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
         if not self._gate.admit(self):
@@ -190,13 +196,13 @@ class Connection(H11Protocol):
         self._deadline = self.loop.call_later(self._gate.limits.head_seconds, self._end_waiting)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection, which is closed."""
+        """Remove the closed connection from the registry."""
         self._stop_deadline()
         self._gate.forget(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Collect the head of a request. While one is answered, the next one has to wait."""
+        """Collect the head of a request. A request waits while the previous one is answered."""
         if self.transport.is_closing():
             return
         self._head += data
@@ -206,7 +212,7 @@ class Connection(H11Protocol):
             self._refuse(LARGE)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request. uvicorn closes the connection if none comes in time."""
+        """Start waiting for the next request. uvicorn closes a connection that stays idle."""
         super().on_response_complete()
         self.waits = True
         self._gate.renew(self)
@@ -214,17 +220,17 @@ class Connection(H11Protocol):
             self._examine()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse a request whose header uvicorn cannot parse."""
+        """Refuse a request that uvicorn cannot parse. Called by uvicorn."""
         del msg
         self._refuse(NOT_HTTP)
 
     def drop(self) -> None:
-        """Close the connection at once."""
+        """Close the connection immediately, without an answer."""
         self._stop_deadline()
         self.transport.abort()
 
     def _examine(self) -> None:
-        """Refuse the request that has arrived so far, wait for the rest of it, or pass it on."""
+        """Check the request that has arrived so far: refuse it, pass it on if complete, or wait."""
         end = _END.search(self._head)
         head = bytes(self._head[: end.end()] if end else self._head)
         refusal = self._gate.judge(head, is_complete=end is not None)
@@ -237,25 +243,25 @@ class Connection(H11Protocol):
             super().data_received(head)
 
     def _end_waiting(self) -> None:
-        """Close the connection, because its first request is not complete in time."""
+        """Close the connection, because its first request was not completed in time."""
         if self._head:
             self._refuse(LATE)
         else:  # browsers open connections that they may never use
             self.transport.close()
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Answer with a refusal, count it, and close the connection."""
+        """Count a refusal, send its response, and close the connection."""
         self._gate.count(refusal, self.address)
         self._answer(refusal)
 
     def _answer(self, refusal: Refusal) -> None:
-        """Answer with a refusal and close the connection."""
+        """Send the response of a refusal and close the connection."""
         self._stop_deadline()
         self.transport.write(refusal.response())
         self.transport.close()
 
     def _stop_deadline(self) -> None:
-        """Stop the timer of the first request."""
+        """Cancel the timer that limits the time for the first request."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -30,15 +30,12 @@ class NotFoundError(ValueError):
 
 
 def is_inside(run: RunDirectory, path: Path) -> bool:
-    """Return whether a file exists inside the run's directory.
-
-    A link to the outside does not count.
-    """
+    """Return whether a path exists and lies inside the run's directory, after following links."""
     return path.exists() and path.resolve().is_relative_to(run.path.resolve())
 
 
 def iterations(run: RunDirectory) -> list[int]:
-    """Return the iterations of a run that have a snapshot, which is an archive without policies."""
+    """Return the iterations of a run that have a snapshot (an archive without policies)."""
     if not is_inside(run, run.snapshots):
         return []
     # There may be thousands of snapshots, so only links are resolved.
@@ -47,15 +44,15 @@ def iterations(run: RunDirectory) -> list[int]:
 
 
 def kept_iterations(run: RunDirectory) -> list[int]:
-    """Return the iterations of a run that have a checkpoint, and with it their policies."""
+    """Return the iterations of a run that have a checkpoint, and therefore their policies."""
     paths = checkpoints.complete(run.checkpoints)
     return [int(p.name) for p in paths if is_inside(run, p / WEIGHTS)]
 
 
 def identity(run: RunDirectory) -> str:
-    """Return an id of the run in a directory, to detect when another run has replaced it.
+    """Return an id for the run in a directory. It changes when another run takes its place.
 
-    The id is a hash of the record of the run's first session, or else of its configuration.
+    The id is a hash of the record of the run's first session or, without one, of its configuration.
     """
     if not run.path.is_dir():
         raise NotFoundError(f"the run at {run.path} does not exist any more")
@@ -72,8 +69,8 @@ def identity(run: RunDirectory) -> str:
 def describe(run: RunDirectory) -> dict[str, Any]:
     """Return a description of a run for the page: names, seeds, descriptor axes and iterations.
 
-    `iterations` has the iterations with a snapshot, which is an archive without policies.
-    `playable` has those whose policies can also be played.
+    The key `iterations` has the iterations with a snapshot (an archive without policies). The key
+    `playable` has those of them whose policies are available as well.
     """
     facts = _facts(run)
     kept = kept_iterations(run)  # read first, because a snapshot is written before its checkpoint
@@ -101,7 +98,10 @@ def describe(run: RunDirectory) -> dict[str, Any]:
 
 
 def _facts(run: RunDirectory) -> dict[str, Any]:
-    """Return the facts about task and algorithm that were saved with the run, by name."""
+    """Return the facts about task and algorithm that were saved with the run, keyed by name.
+
+    Raises a NotFoundError if the file is missing or is a link out of the run.
+    """
     path = run / FACTS
     if not is_inside(run, path):
         raise NotFoundError(f"{path} is missing, or is a link out of the run")
@@ -109,9 +109,9 @@ def _facts(run: RunDirectory) -> dict[str, Any]:
 
 
 def _trained_on(run: RunDirectory) -> str | None:
-    """Return the name of the device that trained the run, or None if it was the CPU.
+    """Return the name of the GPU that trained the run, or None if a CPU did or it is unknown.
 
-    Recordings are made on the CPU.
+    The page shows it, because recordings are made on the CPU and may differ.
     """
     try:
         session = environment.read_sessions(run)[-1]
@@ -121,7 +121,7 @@ def _trained_on(run: RunDirectory) -> str | None:
 
 
 def _evaluations(run: RunDirectory) -> dict[int, Path]:
-    """Return the folders of a run with re-evaluations of its archives, by iteration."""
+    """Return the folders with evaluation tables of a run, keyed by iteration."""
     found = {}
     # The evaluation at the end of training comes last, so it replaces others of its iteration.
     for folder in (*run.path.glob("evaluation_*"), run.evaluation):
@@ -133,10 +133,11 @@ def _evaluations(run: RunDirectory) -> dict[int, Path]:
 
 
 def cells(run: RunDirectory) -> dict[str, Any]:
-    """Return the centroids [cells][D] of a run's archive, and in two dimensions the cells' corners.
+    """Return the cells of a run's archive: centroids [cells][D], corners and `fitness_range`.
 
-    `fitness_range` is the least and the greatest fitness of the newest archives. It is the colour
-    scale of all iterations, because fitness grows during training.
+    Corners are None unless descriptors have two dimensions. `fitness_range` is the smallest and the
+    largest fitness in the newest snapshot. The page uses it as the colour scale of all iterations,
+    because fitness grows during training.
     """
     snapshot_iterations = iterations(run)
     if not snapshot_iterations:
@@ -159,18 +160,20 @@ def cells(run: RunDirectory) -> dict[str, Any]:
 def _corners(data: bytes, shape, dtype: str, low, high) -> list[list[float]]:
     """Return the corners of each cell as a flat list x, y, x, y, ... in task units.
 
-    `data`, `shape` and `dtype` are the bytes and the type of the centroids [cells, 2]. `low` and
-    `high` are the bounds of the descriptor. Cached, because a thousand cells take a second.
+    `data`, `shape` and `dtype` are the bytes, the shape and the type of the centroids [cells, 2].
+    `low` and `high` are the bounds of the descriptor. The result is cached, because computing a
+    thousand cells takes a second.
     """
     points = np.frombuffer(data, dtype).reshape(shape)
     return [to_lists(corners.reshape(-1)) for corners in polygons(points, low, high)]
 
 
 def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
-    """Return the archive of one seed of a run at one iteration: lists with an entry for each cell.
+    """Return the archive of one seed at one iteration: lists with an entry for each cell.
 
-    The lists are fitness, descriptors, origin (number of the variation that added the elite) and
-    born (iteration of its addition). If that iteration was re-evaluated, its results are included.
+    The lists are fitness, descriptors, origin (number of the variation that made the elite) and
+    born (iteration in which it was added). If that iteration was re-evaluated, descriptor errors
+    and the actor's fitness are included.
     """
     index = seed_index(run, seed)
     snapshot = _snapshot(run, iteration)
@@ -192,10 +195,10 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
 def _errors(
     folder: Path, iteration: int, seed: int, shape: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
-    """Return the results of a re-evaluation of one seed: arrays [cells] with a value for each cell.
+    """Return the re-evaluation of one seed's archive as arrays [cells], keyed by name.
 
-    `folder` is that of the re-evaluation, `shape` that of the centroids. Cells without results are
-    NaN.
+    They are the descriptor errors of elites and actor, and the fitness of the actor. `folder` has
+    the evaluation tables, and `shape` is the shape of the centroids. Cells without results are NaN.
     """
     count, size = shape
     table = evaluation.read_cells(folder, count, size)
@@ -219,8 +222,8 @@ def _errors(
 def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
     """Return the metrics of a run after an iteration: iteration, evaluations and values [n][seeds].
 
-    `missing` is a text that names the iterations before the last one that the metrics lack, or
-    None. Returns an empty dictionary if the run has no metrics yet.
+    The key `missing` has a text that names the iterations missing from the table, or None. Returns
+    an empty dictionary if the run has no metrics yet.
     """
     path = run / METRICS
     if not is_inside(run, path):
@@ -244,16 +247,16 @@ def metrics(run: RunDirectory, after: int = 0) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=2)
 def _table(path: Path, seeds: int, _changed: int, _size: int) -> dict[str, np.ndarray]:
-    """Return the columns [iterations, seeds] of the table of metrics at a path, by name.
+    """Return the columns [iterations, seeds] of the table of metrics at a path, keyed by name.
 
-    Cached, because every open page requests the metrics every few seconds. A new time of change or
-    size of the file makes a new entry.
+    The result is cached, because every open page requests the metrics every few seconds. `_changed`
+    and `_size`, the file's time of change and size, are part of the cache key.
     """
     return logs.read_metrics(path, seeds, logs.SHOWN)
 
 
 def seed_index(run: RunDirectory, seed: int) -> int:
-    """Return the position of a seed in the arrays of a run, or raise a NotFoundError."""
+    """Return the position of a seed in the arrays of a run. Raises a NotFoundError if unknown."""
     seeds = list(run.config().seed_numbers)
     if seed not in seeds:
         raise NotFoundError(
@@ -263,7 +266,7 @@ def seed_index(run: RunDirectory, seed: int) -> int:
 
 
 def _snapshot(run: RunDirectory, iteration: int) -> dict[str, np.ndarray]:
-    """Return the snapshot of a run at an iteration: the arrays of all seeds' archives, by name.
+    """Return the snapshot of a run at an iteration: arrays of all seeds' archives, keyed by name.
 
     Raises a NotFoundError if that iteration has no snapshot.
     """
@@ -275,14 +278,14 @@ def _snapshot(run: RunDirectory, iteration: int) -> dict[str, np.ndarray]:
 
 @functools.lru_cache(maxsize=64)
 def _read(run: RunDirectory, path: Path, _changed: int) -> dict[str, np.ndarray]:
-    """Return the arrays of the snapshot at a path, by name. Cached until the file changes."""
+    """Return the arrays of the snapshot at a path, keyed by name. Cached until the file changes."""
     return snapshots.read(run, path)
 
 
 def to_lists(values: np.ndarray) -> list[Any]:
-    """Return an array as nested lists.
+    """Return an array as nested lists of numbers that JSON can represent.
 
-    Floats have six digits, or are None if they are not finite.
+    Floats are rounded to six digits. Those that are not finite become None.
     """
     values = np.asarray(values)
     if values.dtype.kind != "f":

@@ -31,15 +31,15 @@ def export(
 ) -> tuple[int, int]:
     """Write the page of a run to one file. Return its number of recordings and its size in bytes.
 
-    `cells` are the cells to record. If there are none, `rollouts` cells are chosen, spread over the
-    archive. If `seed` is given, the page contains only that seed.
+    `cells` are the cells to record. If there are none, `rollouts` cells are chosen that are spread
+    over the archive. If `seed` is given, the page contains only that seed.
     """
     player = Player(run)
     calls = endpoints(run, player)
     responses: dict[str, Any] = {}
 
     def call(endpoint: str, **query: object) -> Any:
-        """Return the response of an endpoint to a query, and keep it for the page."""
+        """Call an endpoint, store its response for the exported page, and return it."""
         values = calls[endpoint]({name: str(value) for name, value in query.items()})
         responses[f"{endpoint}?{urlencode(query)}" if query else endpoint] = values
         return values
@@ -84,10 +84,10 @@ def export(
 def _check_cells(
     run: RunDirectory, cells: tuple[int, ...], count: int, iteration: int | None
 ) -> None:
-    """Raise a ValueError if some of the cells cannot be recorded.
+    """Raise a ValueError if one of the cells cannot be recorded.
 
-    The archive has `count` cells. `iteration` is the one to record, or None if no policies are
-    kept.
+    The archive has `count` cells. `iteration` is the iteration to record, or None if the run has no
+    policies to record.
     """
     if cells and iteration is None:
         raise ValueError(f"{run.path} keeps no policies of an iteration that has a snapshot")
@@ -97,7 +97,7 @@ def _check_cells(
 
 
 def _filled(archive: dict[str, Any], cells: tuple[int, ...]) -> list[int]:
-    """Return those of the cells that have an elite in the archive, sorted and each once."""
+    """Return those of the given cells that have an elite, sorted and without duplicates."""
     return [cell for cell in sorted(set(cells)) if archive["fitness"][cell] is not None]
 
 
@@ -110,10 +110,10 @@ def _thinned(iterations: list[int], most: int = 50) -> list[int]:
 
 
 def _spread(archive: dict[str, Any], count: int) -> list[int]:
-    """Return the numbers of up to `count` filled cells of an archive that are far from each other.
+    """Choose up to `count` filled cells that are far apart, and return their sorted numbers.
 
-    The first is the cell with the highest fitness. Each further one is the farthest from all that
-    were chosen before.
+    The first choice is the cell with the highest fitness. Each further one is the cell that is
+    farthest from those chosen so far.
     """
     fitness = np.array([np.nan if v is None else v for v in archive["fitness"]], float)
     filled = np.flatnonzero(np.isfinite(fitness))
@@ -130,9 +130,9 @@ def _spread(archive: dict[str, Any], count: int) -> list[int]:
 
 
 def _page(responses: dict[str, Any]) -> str:
-    """Return the HTML of an exported page, with its style, its modules and all responses inside.
+    """Return the HTML of an exported page, which contains its style, its modules and its data.
 
-    `responses` are the values that the endpoints would return, by address.
+    `responses` maps addresses to the values that the endpoints would return for them.
     """
     files = page_files()
     head = (
@@ -156,9 +156,9 @@ def _page(responses: dict[str, Any]) -> str:
 
 
 def modules(files: dict[str, bytes]) -> dict[str, str]:
-    """Return an import map of the page's modules: `data:` addresses by names like `elites/dom.js`.
+    """Return the page's import map: a `data:` address for each name such as `elites/dom.js`.
 
-    `files` has the contents of the page's files by path.
+    `files` maps the paths of the page's files to their contents.
     """
     result = {}
     for name, content in files.items():

@@ -23,7 +23,7 @@ from elites.viewer.recording import RecordingRequest, record
 
 
 class Player:
-    """Player of one run: loads its policies and records them for display.
+    """Loads the policies of one run, and records rollouts of them for display.
 
     Calls from several threads run one after the other.
     """
@@ -41,7 +41,7 @@ class Player:
     def _load_newest(self) -> None:
         """Load the policies of the run's newest checkpoint.
 
-        Raises an error if that checkpoint is damaged, instead of using an older one.
+        If that checkpoint is damaged, raises an error instead of using an older one.
         """
         newest = next(reversed(checkpoints.complete(self.run.checkpoints)), None)
         if newest is None:
@@ -60,16 +60,16 @@ class Player:
 
     @property
     def newest(self) -> int:
-        """Newest iteration whose policies are loaded.
+        """Newest iteration whose policies are in memory.
 
-        It can be played even after its checkpoint is gone.
+        These can be played even after training has removed the checkpoint.
         """
         return max(self._loaded)
 
     def scene(self) -> dict[str, Any] | None:
-        """Return the bodies and shapes of the task's robot to draw, or None without a body model.
+        """Return the bodies and shapes of the task's robot, for drawing. None if it has no model.
 
-        `dt` is the time between two recorded frames in seconds.
+        The key `dt` is the time between two recorded frames in seconds.
         """
         model = self.task.body_model
         if model is None or self.task.bodies is None:
@@ -90,7 +90,7 @@ class Player:
         }
 
     def compile(self) -> None:
-        """Compile the rollouts of elites and actor, so that the first click does not wait."""
+        """Compile the rollouts of elites and actor, so that the first click is answered quickly."""
         with self._rollout_lock:
             result = next(iter(self._loaded.values())).seed(0)
             network = result.archive.algorithm.policy
@@ -100,10 +100,10 @@ class Player:
 
     @contextlib.contextmanager
     def _rollout(self, page: str, count: int) -> Iterator[None]:
-        """Return a context in which one rollout runs at a time.
+        """Let one rollout at a time run inside the `with` block.
 
-        Raises a RunError for a request that the same page has superseded. `page` is the id of the
-        page, and `count` the number of its request.
+        Waits for other rollouts first. Raises a RunError if the same page has sent a newer request
+        meanwhile. `page` is the id of the page, and `count` the number of its request.
         """
         with self._latest_lock:
             self._latest[page] = max(count, self._latest.pop(page, 0))
@@ -120,10 +120,10 @@ class Player:
     def watch(
         self, iteration: int, seed: int, cell: int, page: str = "", count: int = 0
     ) -> dict[str, Any]:
-        """Return recordings of a cell's elite and of the actor with that elite's descriptor.
+        """Return recordings of a cell's elite, and of the actor at that elite's descriptor.
 
         The keys are `elite` and `actor`. The actor's recording is None if the actor takes no
-        descriptor. `page` and `count` identify the request.
+        descriptor. `page` is the id of the page that asks, and `count` the number of its request.
         """
         with self._rollout(page, count):
             result = self._load(iteration).seed(data.seed_index(self.run, seed))
@@ -144,10 +144,10 @@ class Player:
     def request(
         self, iteration: int, seed: int, descriptor: list[float], page: str = "", count: int = 0
     ) -> dict[str, Any]:
-        """Return recordings of the actor with any descriptor and of the nearest elite.
+        """Return recordings of the actor at any descriptor, and of the elite nearest to it.
 
-        The keys are `actor` and `elite`. The recording of the elite is None if the archive is
-        empty. `page` and `count` identify the request.
+        The keys are `actor` and `elite`. The elite's recording is None if the archive is empty.
+        `page` is the id of the page that asks, and `count` the number of its request.
         """
         requested = self._check_descriptor(descriptor)
         with self._rollout(page, count):
@@ -167,7 +167,7 @@ class Player:
             return {"elite": {**(elite or {}), **stored}, "actor": actor}
 
     def _check_descriptor(self, descriptor: list[float]) -> np.ndarray:
-        """Return a descriptor as an array [D]. Raises a ValueError if the task has no such one."""
+        """Return a descriptor as an array [D]. Raises a ValueError if the task cannot have it."""
         task = self.task
         if len(descriptor) != task.descriptor_size:
             raise ValueError(
@@ -185,7 +185,7 @@ class Player:
         return requested
 
     def _load(self, iteration: int) -> Run:
-        """Return the run with its policies at an iteration. Loads the checkpoint if necessary."""
+        """Return the run with its policies at an iteration. Reads the checkpoint if necessary."""
         if iteration not in self._loaded:
             self._refuse_removed(iteration)
             try:
@@ -198,9 +198,9 @@ class Player:
         return self._loaded[iteration]
 
     def _refuse_removed(self, iteration: int) -> None:
-        """Raise a NotFoundError if the policies of an iteration are not kept.
+        """Raise a NotFoundError if the checkpoint of an iteration, with its policies, was removed.
 
-        The message names the iterations whose policies are kept.
+        The message names the iterations whose policies are available.
         """
         kept = data.kept_iterations(self.run)
         if iteration not in kept:
@@ -211,7 +211,7 @@ class Player:
 
 
 def _actor(result: SeedResult, requested: np.ndarray) -> RecordingRequest | None:
-    """Return a recording request for the actor of a seed with a descriptor [D].
+    """Return a request to record a seed's actor at a descriptor [D].
 
     Returns None if the algorithm trains no descriptor-conditioned actor.
     """
@@ -229,7 +229,7 @@ def _actor(result: SeedResult, requested: np.ndarray) -> RecordingRequest | None
 
 
 def _stored(archive: Elites, cell: int) -> dict[str, Any]:
-    """Return the number of a cell, and the fitness and descriptor that the archive stores there."""
+    """Return the number of a cell, and the fitness and descriptor stored there, keyed by name."""
     return {
         "cell": cell,
         "stored_fitness": float(archive.arrays.fitness[cell]),

@@ -36,9 +36,10 @@ class RecordingRequest(NamedTuple):
 
 
 def record(task: Task, *requests: RecordingRequest | None) -> list[dict[str, Any] | None]:
-    """Return recordings of at most two policies on a task, in order. A request of None gives None.
+    """Return recordings of at most two policies on a task, one for each request.
 
-    Policies run together if their networks have the same shape.
+    The recording of a request that is None is None. Policies are simulated together if their
+    networks have the same shape.
     """
     recordings: list[dict[str, Any] | None] = [None] * len(requests)
     for network in {request.network for request in requests if request is not None}:
@@ -54,8 +55,9 @@ def record(task: Task, *requests: RecordingRequest | None) -> list[dict[str, Any
 def _recording(task: Task, requested: np.ndarray, evaluation, measured, row: int) -> dict[str, Any]:
     """Return the recording of one robot of a batch, as a dictionary for the page.
 
-    It has fitness, steps, reached descriptor, error, poses and path. `evaluation` and `measured`
-    are results of the whole batch, and `row` is the robot's position in it.
+    It has the fitness, the number of steps, the reached descriptor, its error, the poses and the
+    path. `evaluation` and `measured` are the results of the whole batch, and `row` is the robot's
+    position in it.
     """
     steps, valid = int(evaluation.steps[row]), bool(evaluation.valid[row])
     reached = evaluation.descriptors[row]
@@ -76,10 +78,10 @@ def _recording(task: Task, requested: np.ndarray, evaluation, measured, row: int
 
 @functools.lru_cache(maxsize=8)
 def _compiled(task: Task, network: MLP):
-    """Return a compiled function that runs policies [BATCH, P] on a task.
+    """Return a compiled function that rolls out policies [BATCH, P] on a task.
 
-    The function returns their evaluation and, for the first two, the poses [T, 2, B, 7] of the
-    bodies and the descriptors [T, 2, D] of the states.
+    The function returns the evaluation of all policies and, for the first two, the poses [T, 2, B,
+    7] of the bodies and the descriptors [T, 2, D] of the states.
     """
 
     def measure(state: TaskState):
@@ -105,7 +107,7 @@ def _compiled(task: Task, network: MLP):
 
 
 def _poses(task: Task, state: TaskState):
-    """Return the poses [B, 7] of the bodies in a state, each a position in metres and a rotation.
+    """Return the pose of each body in a state as an array [B, 7]: position in metres, rotation.
 
     Returns None for a task without a body model.
     """
@@ -115,9 +117,10 @@ def _poses(task: Task, state: TaskState):
 
 
 def pack_poses(poses: np.ndarray) -> dict[str, Any]:
-    """Return poses [T, B, 7] as a dictionary with the numbers in 16 bits, in base64.
+    """Return poses [T, B, 7] in a compact form that JSON can represent.
 
-    Positions are accurate to a millimetre within 30 m.
+    Numbers are rounded to 16 bits and encoded in base64. Positions are accurate to a millimetre
+    within 30 m.
     """
     poses = np.nan_to_num(np.asarray(poses, np.float64), posinf=0.0, neginf=0.0)
     scale = max(float(np.abs(poses[..., :3]).max()), 1e-6)

@@ -57,22 +57,22 @@ KINDS = {
 
 
 def application(run: RunDirectory, player: Player, guard: Guard) -> Any:
-    """Return the server of a run's page as an ASGI application, protected by a guard."""
+    """Return the ASGI application that serves a run's page. The guard checks every request."""
     files = page_files()
 
     def page(request: Request) -> Response:
-        """Return the response with the HTML of the page."""
+        """Return a response with the HTML of the page."""
         return Response(files["page.html"], media_type=KINDS[".html"])
 
     def file(request: Request) -> Response:
-        """Return the response with a file of the page. Raises an HTTPException without one."""
+        """Return a response with the requested file of the page, or raise an HTTPException."""
         name = request.path_params["name"]
         if name not in files:
             raise HTTPException(404, "no such file")
         return Response(files[name], media_type=KINDS.get(Path(name).suffix, KINDS[""]))
 
     def handler(endpoint: Callable[[dict[str, str]], Any]):
-        """Return a function that answers a request with an endpoint's values, or with its error."""
+        """Return a function that answers requests with the values of an endpoint, or its error."""
 
         # Not a coroutine: Starlette runs it in a thread, so a rollout does not block others.
         def respond(request: Request) -> Response:
@@ -100,7 +100,7 @@ def application(run: RunDirectory, player: Player, guard: Guard) -> Any:
 
 
 def _refusal(code: int, text: str) -> JSONResponse:
-    """Return a response with a status code and an error message as JSON."""
+    """Return a JSON response with a status code and an error message."""
     return JSONResponse({"error": plain(text)}, status_code=code)
 
 
@@ -108,7 +108,7 @@ def _refusal(code: int, text: str) -> JSONResponse:
 
 
 class Guard:
-    """Guard of the server: rejects requests from other origins and adds the security headers."""
+    """Checks requests to the server: rejects other origins, and adds the security headers."""
 
     def __init__(self, host: str, port: int, token: str | None):
         self.host, self.port, self.token = host.lower(), port, token
@@ -148,9 +148,10 @@ class Guard:
         return self._check_token(request) if self.token is not None else None
 
     def _check_token(self, request: Request) -> Response | None:
-        """Return the response to a request without the right cookie, or None if it is allowed.
+        """Return None if a request has the right cookie, otherwise the response to send instead.
 
-        A request with the token in its address gets the cookie and is redirected.
+        If the address has the token, the response sets the cookie and redirects. If not, it is an
+        error.
         """
         assert self.token is not None
         given = request.query_params.get("token")
@@ -165,7 +166,7 @@ class Guard:
         return None
 
     def _is_own_host(self, host: str) -> bool:
-        """Return whether the value of a request's Host header names this server."""
+        """Return whether the value of a Host header names this server."""
         try:
             parts = urlsplit(f"//{host}")
             name, port = parts.hostname or "", parts.port
@@ -194,9 +195,9 @@ def _is_address(name: str) -> bool:
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """Return a socket that listens on a host and port.
+    """Return a socket that is bound to a host and port.
 
-    If `port` is None, it is the first free port from `FIRST_PORT` on. Raises a ValueError if the
+    If `port` is None, uses the first free port from `FIRST_PORT` on. Raises a ValueError if the
     port is taken.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -223,7 +224,7 @@ def bind(host: str, port: int | None) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """Server that finishes a rollout after the first signal and exits at once after the second."""
+    """Web server that finishes a rollout after the first signal and ends at once after a second."""
 
     def __init__(self, app: Any, gate: Gate):
         protocol: Any = functools.partial(Connection, gate)
@@ -244,13 +245,13 @@ class Server(uvicorn.Server):
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to serve on sockets that are bound."""
+        """Start serving on sockets that are already bound."""
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(QUEUE)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Stop the server after the running rollout. End the process if it is stopping already."""
+        """Stop the server after the current rollout, or end the process on a second signal."""
         if self.should_exit:
             os._exit(128 + sig)
         if self.server_state.tasks:
@@ -263,7 +264,7 @@ def serve(
 ) -> None:
     """Serve the page of a run on a host and port until the process is interrupted.
 
-    Prints the address and opens it in the browser if `open_browser`.
+    Prints the address. If `open_browser` is true, also opens it in the browser.
     """
     host = LOCAL if host == "localhost" else host
     # Problems with the run are reported before anything is served.

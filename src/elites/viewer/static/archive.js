@@ -23,7 +23,7 @@ export function selectCell(cell) {
   $("selection").textContent = describeCell(cell).replaceAll("\n", ", ");
 }
 
-/** Return a text with the values of a cell of the shown archive, one in each line. */
+/** Return a text with the values of a cell of the shown archive, one value per line. */
 function describeCell(cell) {
   const { run, archive } = state;
   if (archive.fitness[cell] === null) return `cell ${cell}, empty`;
@@ -65,8 +65,8 @@ export async function showArchive() {
 }
 
 /**
- * Show coverage and QD-score of the archive at iteration `when`, and whether its policies can be
- * played. Extends the colour scale of fitness.
+ * Show the coverage and QD-score of the archive at iteration `when`, and whether its policies can
+ * be played. Extends the fitness colour scale to a newest archive that exceeds it.
  */
 function showSummary(when) {
   const { run, archive } = state;
@@ -115,8 +115,8 @@ export function showTrajectories() {
 }
 
 /**
- * Fade the cells of the map outside of the chosen range of fitness. Each slider moves the other one
- * along.
+ * Fade the cells of the map whose fitness is outside of the range that the two sliders set. Neither
+ * slider can pass the other: it moves the other one along.
  */
 export function filterByFitness(event) {
   const { archive, fitnessRange } = state;

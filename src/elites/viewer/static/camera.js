@@ -22,7 +22,7 @@ export function changeOrbit(orbit, { around = 0, above = 0, closer = 1 }) {
 
 /**
  * Place a camera on an orbit around its target, and return the distance between the two. `radius`
- * is that of the visible part around the target.
+ * is the radius of the sphere around the target that the camera shows.
  */
 export function placeCamera(camera, orbit, target, radius, robotSize) {
   const distance = (orbit.distance * radius) / Math.tan((camera.fov * Math.PI) / 360);
@@ -40,7 +40,8 @@ export function placeCamera(camera, orbit, target, radius, robotSize) {
 }
 
 /**
- * Call `onChange` with each change of the orbit that pointer, wheel or keyboard make on a canvas.
+ * Call `onChange` with a change of the orbit, as `changeOrbit` takes it, for each use of pointer,
+ * wheel or keyboard on a canvas.
  */
 export function onCameraInput(canvas, onChange) {
   const turn = (dx, dy) => ({ around: -dx * 0.008, above: dy * 0.008 });

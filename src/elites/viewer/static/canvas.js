@@ -1,6 +1,9 @@
 // Drawing on a canvas: resolution, repainting, and texts of limited width.
 
-/** Return a function that has `draw` called once in the next frame, however often it is called. */
+/**
+ * Return a function that schedules one call of `draw` for the next frame. Calling it again before
+ * that frame has no effect.
+ */
 export function oncePerFrame(draw) {
   let planned = false;
   return () => {
@@ -29,7 +32,7 @@ export function prepareCanvas(canvas) {
   return { context, width, height };
 }
 
-/** Return a text, or its beginning with an ellipsis if the text is wider than `width` pixels. */
+/** Return a text, cut and followed by an ellipsis if it is wider than `width` pixels. */
 export function shorten(context, text, width) {
   if (context.measureText(text).width <= width) return text;
   const letters = [...text];

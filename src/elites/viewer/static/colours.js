@@ -17,18 +17,18 @@ export function viridis(share) {
 // The first is for the initial policies. The others are the colours of Okabe and Ito.
 const NAMED = ["#9a9a9a", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c510a"];
 
-/** Return the CSS colour of the variation with the number `i`. */
+/** Return the CSS colour of variation number `i`. */
 export const namedColour = (i) => NAMED[i % NAMED.length];
 
 const known = new Map();
 
-/** Return the CSS colour that a name of the style sheet has in the current theme. */
+/** Return the CSS colour of the style sheet's variable `--name` in the current theme. */
 export function themeColour(name) {
   if (!known.has(name)) known.set(name, readThemeColour(name));
   return known.get(name);
 }
 
-/** Forget the theme colours that were read, because the theme has changed. */
+/** Clear the cache of theme colours. Must be called when the theme changes. */
 export const forgetThemeColours = () => known.clear();
 
 function readThemeColour(name) {

@@ -7,8 +7,8 @@ import { extent, formatNumber, ticks } from "./numbers.js";
 const MARGIN = { left: 48, right: 6, top: 26, bottom: 18 };
 
 /**
- * Create a learning curve on a canvas, and return its functions `set(data)` and `repaint()`. The
- * curve shows the value at the pointer, or the last value.
+ * Create a learning curve on a canvas, and return { set, repaint }: `set(data)` shows new data,
+ * `repaint()` draws the curve again. The title has the value at the pointer, or the last value.
  */
 export function createCurve(canvas) {
   let data = null; // { title, x [n], values [n][seeds], seed }
@@ -53,8 +53,8 @@ function draw(canvas, data, pointer) {
 }
 
 /**
- * Return the ranges of both axes of a curve, and functions between values and positions on the
- * canvas.
+ * Return the ranges of both axes of a curve, and functions that convert between values and
+ * positions on the canvas.
  */
 function createPlot({ x }, numbers, width, height) {
   let [low, high] = extent(numbers);
@@ -92,7 +92,7 @@ function drawTicks(context, plot, width, height) {
   }
 }
 
-/** Draw the lines of all seeds, that of the chosen seed last. Missing values interrupt a line. */
+/** Draw a line for each seed, with the chosen seed on top. Missing values interrupt a line. */
 function drawLines(context, plot, { x, values, seed }) {
   const others = values[0].map((_, s) => s).filter((s) => s !== seed);
   for (const s of [...others, seed]) {
@@ -111,7 +111,10 @@ function drawLines(context, plot, { x, values, seed }) {
   context.globalAlpha = 1;
 }
 
-/** Return the index in `x` of the first value at or after a horizontal position on the canvas. */
+/**
+ * Return the index of the first value of `x` at or to the right of a position on the canvas, or of
+ * the last value if there is none.
+ */
 function indexAt({ x }, plot, position) {
   const i = x.findIndex((value) => value >= plot.fromX(position));
   return i < 0 ? x.length - 1 : i;
@@ -127,8 +130,8 @@ function drawPointer(context, plot, value, height) {
 }
 
 /**
- * Write the title of a curve with value `i` of the chosen seed. Announces the last value to screen
- * readers.
+ * Draw the title of a curve, followed by value `i` of the chosen seed. If there is no pointer on
+ * the curve, also updates the description for screen readers.
  */
 function drawTitle(canvas, context, { title, x, values, seed }, i, pointer, width) {
   const value = formatNumber(values[i][seed], title.includes("%") ? 3 : 4);

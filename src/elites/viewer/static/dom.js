@@ -9,7 +9,10 @@ export function createElement(name, text = "") {
   return element;
 }
 
-/** Fill a select element with [value, label] pairs, and select a value if it is one of them. */
+/**
+ * Fill a select element with options, given as [value, label] pairs, and select `value` if it is
+ * one of them.
+ */
 export function fillSelect(select, options, value) {
   select.replaceChildren(...options.map(([key, label]) => new Option(label, key)));
   if (options.some(([key]) => String(key) === String(value))) select.value = value;

@@ -10,7 +10,8 @@ import { iteration, state } from "./state.js";
 export const INTERVAL = 3000; // milliseconds between two updates
 
 /**
- * Return the position on the iteration slider of the newest iteration whose policies can be played.
+ * Return the position on the iteration slider of the newest iteration whose policies can be played,
+ * or the last position if there is none.
  */
 export function newestPlayable() {
   // A snapshot is written before its checkpoint, so the newest snapshot may have no policies yet.
@@ -24,8 +25,8 @@ export function checkIterations({ iterations }) {
 }
 
 /**
- * Set the iterations that the slider offers. Choose the newest one if the page follows the newest,
- * except during a playback.
+ * Set the iterations that the slider offers. If the page follows the newest iteration, moves the
+ * slider to the newest one that can be played, except during a playback.
  */
 function setIterations(iterations) {
   const slider = $("iteration");

@@ -31,10 +31,13 @@ function createInput(axis) {
 
 const inputs = () => [...$("request-numbers").querySelectorAll("input")];
 
-/** Return the numbers of the requested descriptor in the form, as an array of texts. */
+/** Return the descriptor in the form as an array of texts, one for each axis. */
 export const readDescriptor = () => inputs().map((input) => input.value);
 
-/** Write values by axis into the form, rounded to about a thousandth of the range of their axis. */
+/**
+ * Write values, keyed by axis, into the form. They are rounded to about a thousandth of the range
+ * of their axis.
+ */
 export function writeDescriptor(values) {
   const { low, high } = state.run;
   for (const [axis, value] of Object.entries(values)) {

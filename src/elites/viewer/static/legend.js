@@ -17,12 +17,12 @@ const TITLES = {
   born: "iteration of addition",
 };
 
-/** List all properties that can colour the cells in the control "colour". */
+/** Fill the control "colour" with all properties by which cells can be coloured. */
 export const listColours = () => fillSelect($("colour"), Object.entries(TITLES));
 
 /**
- * Enable the properties of which the current archive has values, and choose one to colour the
- * cells.
+ * Enable those options of the control "colour" for which the current archive has values. Selects
+ * the user's choice if it is enabled, otherwise fitness.
  */
 export function offerColours() {
   const options = [...$("colour").options];
@@ -34,7 +34,10 @@ export function offerColours() {
   $("colour").value = chosen.disabled ? "fitness" : state.colour;
 }
 
-/** Return how the map colours the cells of the current archive: { kind, values, low, high }. */
+/**
+ * Return how the map colours the cells of the current archive: { kind, values, low, high }. `kind`
+ * is "number", or "name" for variations, which have no `low` and `high`.
+ */
 export function currentShade() {
   const name = $("colour").value;
   const values = state.archive[name];
@@ -74,7 +77,8 @@ function nameItems({ values }) {
 }
 
 /**
- * Return the legend elements of a colour scale: least number, scale, greatest number with title.
+ * Return the legend elements of a colour scale: lowest number, colour bar, highest number with the
+ * title.
  */
 function scaleItems({ values, low, high }) {
   const bar = createElement("canvas");

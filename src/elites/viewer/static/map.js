@@ -65,13 +65,13 @@ export function createMap(canvas, tooltipElement, { onPick, onSelect, describe }
 }
 
 /**
- * Return the tooltip of the map: functions `show(cell, x, y)` and `hide()` for the text beside the
- * pointer.
+ * Return { show, hide } for the tooltip of the map. `show(cell, x, y)` shows the text of a cell
+ * beside the position of the pointer.
  */
 function createTooltip(canvas, element, describe) {
   /**
-   * Return a coordinate in pixels after the position `at`, or before `at` if there is no room
-   * after.
+   * Return where the tooltip starts, in pixels along one axis: after the position `at`, or before
+   * it if there is too little room. `own` is the size of the tooltip, `room` that of the canvas.
    */
   const beside = (at, own, room) => Math.max(at + 14 + own > room ? at - own - 10 : at + 14, 0);
   return {

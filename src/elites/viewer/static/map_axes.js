@@ -6,7 +6,7 @@ import { descriptorSize, fromCanvas, fromUnit, toCanvas, toUnit } from "./map_vi
 import { extent, ticks } from "./numbers.js";
 import { axisLabel } from "./state.js";
 
-/** Return [low, high]: the fitness at the bottom and at the top of a map of one dimension. */
+/** Return [low, high], the fitness at the bottom and at the top of a one-dimensional map. */
 export function fitnessAxis(map) {
   const [least, most] = extent(map.archive.fitness);
   return [Math.min(0, least), Math.max(most, least + 1e-9, 1e-9)];

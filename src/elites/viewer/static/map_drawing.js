@@ -29,7 +29,7 @@ export function drawMap(map) {
 }
 
 /**
- * Return the outline of each cell in the unit square as a Path2D. Returns none unless the
+ * Return the outline of each cell as a Path2D in the unit square. Returns an empty array unless the
  * descriptor has two dimensions.
  */
 export function cellOutlines(map) {

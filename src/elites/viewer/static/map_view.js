@@ -9,12 +9,17 @@ const POINT_DISTANCE = 12; // pixels within which a click selects a point
 export const descriptorSize = (map) => map.run.low.length;
 export const isFilled = (map, cell) => map.archive.fitness[cell] !== null;
 
-/** Return the coordinate, 0 to 1 within the bounds, of a value of a descriptor axis. */
+/**
+ * Return the position of a value between the bounds of a descriptor axis, as a number from 0 to 1.
+ */
 export function toUnit(map, value, axis) {
   return (value - map.run.low[axis]) / (map.run.high[axis] - map.run.low[axis]);
 }
 
-/** Return the value of a descriptor axis at a coordinate of the unit square. */
+/**
+ * Return the value at a position between the bounds of a descriptor axis. `share` is 0 at the lower
+ * and 1 at the upper bound.
+ */
 export function fromUnit(map, share, axis) {
   return map.run.low[axis] + share * (map.run.high[axis] - map.run.low[axis]);
 }
@@ -92,8 +97,8 @@ export function cellAt(map, x, y) {
 }
 
 /**
- * Return the descriptor values at a position on the canvas, by axis. Only the axes that are shown
- * have a value.
+ * Return the descriptor values at a position on the canvas, as an object keyed by axis. It has only
+ * the axes that are shown.
  */
 export function valuesAt(map, x, y) {
   const [u, v] = fromCanvas(map, x, y, mapFrame(map)).map((share) => Math.min(Math.max(share, 0), 1));
@@ -103,8 +108,8 @@ export function valuesAt(map, x, y) {
 }
 
 /**
- * Return the number of the nearest cell in a direction from the selected cell, or -1. Without a
- * selected cell, returns the cell in the middle of the map.
+ * Return the number of the nearest cell in a direction from the selected cell, or -1 if there is
+ * none. If no cell is selected, starts in the middle of the map.
  */
 export function neighbour(map, [dx, dy]) {
   const from = map.selected >= 0 ? cellPosition(map, map.selected) : [0.5, 0.5];
@@ -134,7 +139,7 @@ export function zoomView(map, factor, x, y) {
   setView(map, { zoom, x: u - (u - map.view.x) * change, y: v - (v - map.view.y) * change });
 }
 
-/** Move the visible part of the map by pixels. */
+/** Move the map by a distance in pixels, as far as its borders allow. */
 export function moveView(map, dx, dy) {
   const f = mapFrame(map);
   const { zoom, x, y } = map.view;
@@ -152,7 +157,7 @@ export function bringIntoView(map, cell) {
   setView(map, { ...map.view, x: centred(map.view.x, u), y: centred(map.view.y, v) });
 }
 
-/** Set the visible part of the map. The part never exceeds the unit square. */
+/** Set which part of the map is visible. The part is kept within the unit square. */
 function setView(map, { zoom, x, y }) {
   const most = 1 - 1 / zoom;
   map.view = { zoom, x: Math.min(Math.max(x, 0), most), y: Math.min(Math.max(y, 0), most) };

@@ -29,7 +29,7 @@ export function showCurves() {
 }
 
 /**
- * Request the metrics of new iterations and add them to the state. Returns whether there were any.
+ * Request the metrics of new iterations and add them to the state. Returns whether any were added.
  */
 export async function updateMetrics() {
   if (exported && state.metrics) return false;
@@ -49,8 +49,8 @@ export async function updateMetrics() {
 }
 
 /**
- * Return the seed of the run with the highest last QD-score, or the first seed if there are no
- * metrics.
+ * Return the seed with the highest QD-score in the last iteration, or the first seed if there are
+ * no metrics yet.
  */
 export async function bestSeed() {
   const { seeds } = state.run;

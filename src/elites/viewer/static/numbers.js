@@ -42,7 +42,10 @@ export function ticks(low, high, count) {
   return result;
 }
 
-/** Return a tick as text, with as many digits as the distance `step` between ticks requires. */
+/**
+ * Return the text of a tick, with as many digits as are needed to tell ticks at a distance of
+ * `step` apart.
+ */
 function tickLabel(value, step) {
   const size = Math.abs(value);
   const [unit, suffix] = size >= 1e6 ? [1e6, "M"] : size >= 1e4 ? [1e3, "k"] : [1, ""];

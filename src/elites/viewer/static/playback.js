@@ -46,7 +46,7 @@ export function stopPlayback() {
   $("play").textContent = "Play";
 }
 
-/** Show the frame of the playback at the time `now`, in milliseconds, and plan the next one. */
+/** Show the frame for the time `now`, in milliseconds, and schedule the next one. */
 function advance(now) {
   const { playback, run } = state;
   if (!playback.playing) return;

@@ -43,15 +43,15 @@ function numbersOf(who, recording) {
   return rows;
 }
 
-/** Return a text that explains why a recording differs from the evaluation in training. */
+/** Return a text that explains why a recording differs from the evaluation during training. */
 function roundingNote({ trained_on: device }) {
   if (device) return `Trained on ${device}. This recording was computed on the CPU, which rounds differently.`;
   return "This recording was rounded differently from the evaluation. Small differences grow in a robot's motion.";
 }
 
 /**
- * Return the evaluated fitness of the actor for the requested descriptor of an elite. Returns
- * undefined if there is no such evaluation.
+ * Return the fitness of the actor from the evaluation tables, if the requested descriptor is that
+ * of an elite. Returns undefined if it was not evaluated there.
  */
 function evaluatedFitness(requested) {
   const { archive } = state;

@@ -22,8 +22,8 @@ export const setRun = (id) => (sender.run = id);
 const address = (path, query) => (Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
 
 /**
- * Return the data of an endpoint of the server, or of the exported page. Throws an Error with a
- * message for the user.
+ * Return the data of an endpoint, from the server or from the exported page. If that fails, throws
+ * an Error with a message for the user.
  */
 export async function get(path, query = {}) {
   const { run } = sender;
@@ -33,8 +33,8 @@ export async function get(path, query = {}) {
 }
 
 /**
- * Return the recordings of a rollout from an endpoint. Cancels the earlier request if it has no
- * response yet.
+ * Return the recordings of a rollout from an endpoint. Cancels the previous request if it is still
+ * waiting for its response.
  */
 export async function getRollout(path, query) {
   if (exported) return get(path, query);
@@ -61,8 +61,8 @@ async function fetchJson(url, signal) {
 }
 
 /**
- * Return the set of cells of a seed and iteration that an exported page can play. Returns null with
- * a server, which plays all.
+ * Return the set of cells that an exported page can play at a seed and iteration. Returns null if
+ * there is a server, which can play all cells.
  */
 export function playableCells(seed, iteration) {
   if (!exported) return null;

@@ -36,8 +36,8 @@ function geometryOf({ kind, size }) {
 }
 
 /**
- * Return the mesh of a floor of squares in two colours. `width` is that of the floor, `side` that
- * of a square.
+ * Return the mesh of a floor of squares in two colours. `width` is the width of the floor, and
+ * `side` the side length of a square.
  */
 export function createFloor(renderer, width, side, one, other) {
   const squares = 2 * Math.ceil(width / side / 2);
@@ -56,8 +56,8 @@ export function createFloor(renderer, width, side, one, other) {
 }
 
 /**
- * Return the mesh of a ribbon on the ground along the path of the first body. The width of the
- * ribbon follows from the robot's size.
+ * Return the mesh of a ribbon on the ground along the path of the first body. Its width is
+ * proportional to the robot's size.
  */
 export function createTrail(poses, robotSize) {
   const points = new Float32Array(poses.frames * 6);

@@ -41,7 +41,7 @@ export function createStage(canvas, scene, colour, onCamera) {
     showFrame: (frame) => update({ frame: stage.poses ? Math.min(frame, stage.poses.frames - 1) : 0 }),
     setCameraMode: (mode) => update({ mode }),
     setOrbit: (orbit) => update({ orbit }),
-    /** Return the bounding box of the robot's path. The box is empty without a recording. */
+    /** Return the bounding box of the robot's path. It is empty if there is no recording. */
     pathBox: () => stage.pathBox.clone(),
     /** Set the box of the world that the fixed camera shows. */
     setFixedView(box) {
@@ -57,7 +57,7 @@ export function createStage(canvas, scene, colour, onCamera) {
 }
 
 /**
- * Return the parts of a stage that stay for all recordings: renderer, camera, materials and bodies.
+ * Return the parts of a stage that all recordings share: renderer, camera, materials and bodies.
  */
 function createWorld(canvas, scene) {
   const renderer = new THREE.WebGLRenderer({ canvas, antialias: true, alpha: true });
@@ -77,7 +77,7 @@ function createWorld(canvas, scene) {
   return { renderer, world, camera, materials, ...addBodies(world, scene, materials) };
 }
 
-/** Return the properties of a stage without a recording. */
+/** Return the properties that a stage has when no recording is loaded. */
 const unloaded = () => ({ poses: null, frame: 0, trail: null, rings: [], pathBox: new THREE.Box3() });
 
 /** Put a recording on a stage, or clear the stage if `recording` is null. */
@@ -129,8 +129,8 @@ function measure(stage) {
 }
 
 /**
- * Return whether the descriptors of a recording are positions: those of its states then follow the
- * first body.
+ * Return whether the descriptors of a recording are positions on the ground, which is the case if
+ * they follow the robot's first body.
  */
 function isPositionDescriptor({ poses, robotSize }, { path, requested, reached }) {
   if (!path || !reached || requested.length !== 2) return false;
@@ -183,8 +183,8 @@ function draw(stage) {
 }
 
 /**
- * Return the view of the camera { target, radius }. `radius` is that of the part around the target
- * that must be visible.
+ * Return where the camera looks: { target, radius }. `radius` is the radius of the sphere around
+ * the target that must be visible.
  */
 function currentView({ poses, mode, bodies, robotSize, fixedView }) {
   if (!poses) return { target: new THREE.Vector3(), radius: 1.8 * robotSize };

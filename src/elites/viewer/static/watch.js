@@ -15,7 +15,10 @@ import { iteration, seed, state } from "./state.js";
 const SAME_DESCRIPTOR = "Distilled policy, same descriptor";
 const noActor = () => `${state.run.algorithm} trains no policy that takes a descriptor.`;
 
-/** React to a click on the map: play the elite of the cell, or request the descriptor there. */
+/**
+ * React to a click on the map: play the elite of the clicked cell, or request the clicked
+ * descriptor.
+ */
 export function pick(cell, values) {
   if (!canPlay()) return selectIfAny(cell);
   if (exported && !playableCells(seed(), iteration()).has(cell)) {
@@ -65,8 +68,9 @@ export async function requestDescriptor() {
 }
 
 /**
- * Request the recordings of elite and actor by `getRecordings(chosen)`, and play them. `what` names
- * them in the heading. `actorTitle` and `elitePrefix` are for the titles of the stages.
+ * Request recordings of elite and actor with `getRecordings({ iteration, seed })`, and play them.
+ * `what` names them in the heading. `actorTitle` and `elitePrefix` are used in the titles of the
+ * stages.
  */
 async function play(what, actorTitle, elitePrefix, getRecordings) {
   interrupt(); // the last recording stays visible, but faded, until the next one is there
@@ -116,7 +120,7 @@ function showRecordings({ elite, actor }, titles, chosen) {
   if (top > innerHeight || bottom < 0) $("watch-panel").scrollIntoView({ behavior: "smooth" });
 }
 
-/** Stop the playback. Drops the response to the latest request if the response is still to come. */
+/** Stop the playback, and cancel the latest request if it is still waiting for its response. */
 function interrupt() {
   state.rollouts++;
   cancelRollout();
