@@ -1,7 +1,7 @@
 """Read arrays from .npz files that may be damaged or come from somebody else.
 
-Arrays are plain `.npy` files inside an uncompressed zip. Nothing is unpickled. No array is
-allocated before its header has been compared with the size of the file, and with what is expected.
+Arrays are plain `.npy` files inside an uncompressed zip. Nothing is unpickled. Before memory is
+allocated for an array, its header is compared with the size of the file and with what is expected.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from elites.files import Error, RunError
 def read_arrays(
     path: Path, entries: Mapping[str, Any] | None = None, error: Error = RunError
 ) -> dict[str, np.ndarray]:
-    """Read an .npz file and return its arrays by name.
+    """Read an .npz file and return its arrays, keyed by name.
 
-    `entries` gives the shape, type and SHA-256 of every array. If it is given, the file must have
-    the same arrays. Raises `error` for wrong sizes, before memory is allocated, and for other
-    damage.
+    `entries`, if given, maps the name of every array to its shape, type and SHA-256, and the file
+    must match them. Raises `error` if the file is damaged. Sizes are checked before memory is
+    allocated.
     """
     try:
         with files.open_file(path, error=error) as file, zipfile.ZipFile(file) as archive:
@@ -44,9 +44,9 @@ def read_arrays(
 def _members(
     path: Path, archive: zipfile.ZipFile, entries: Mapping[str, Any] | None, error: Error
 ) -> dict[str, zipfile.ZipInfo]:
-    """Return the members of an .npz file by the name of their array, sorted.
+    """Return the zip members of an .npz file, sorted and keyed by the name of their array.
 
-    Raises `error` if they are not those of `entries`.
+    Raises `error` if the names are not those in `entries`.
     """
     members = {info.filename: info for info in archive.infolist()}
     wanted = {f"{name}.npy" for name in entries} if entries is not None else set(members)
@@ -60,7 +60,10 @@ def _members(
 def _read_member(
     path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, entry, error: Error
 ) -> np.ndarray:
-    """Read one array of an .npz file, compare it with its entry, and return it."""
+    """Read one array of an .npz file and return it, after comparing it with its entry.
+
+    Raises `error` if they differ or the array is damaged. If `entry` is None, nothing is compared.
+    """
     if info.compress_type != zipfile.ZIP_STORED:
         raise error(f"{path}: {name} is compressed; checkpoints are not")
     with archive.open(info) as member:
@@ -93,7 +96,10 @@ def _read_member(
 
 
 def _fill(path: Path, array: np.ndarray, member, name: str, error: Error) -> None:
-    """Read the bytes of an array from an open member of a zip file."""
+    """Read the bytes of `array` from an open member of a zip file into the array.
+
+    Raises `error` if the member ends too early.
+    """
     if not array.nbytes:
         return
     view = memoryview(_raw(array))
@@ -117,7 +123,7 @@ def _raw(array: np.ndarray) -> Any:
 def type_name(dtype: str) -> str:
     """Return the plain name of an array type, such as "float32" for "<f4".
 
-    Returns an unknown type unchanged.
+    A type that NumPy does not know is returned unchanged.
     """
     try:
         return np.dtype(dtype).name

@@ -41,10 +41,10 @@ class RunError(Exception):
 def open_file(
     path: Path, most: int | None = None, error: Error = RunError, follow: bool = False
 ) -> IO[bytes]:
-    """Open a plain file of at most `most` bytes and return it.
+    """Open a plain file of at most `most` bytes for reading, and return the open file.
 
     A symbolic link is refused unless `follow` is true, because it may lead out of a run. Raises
-    `error` if the file is of another kind or too large, and an OSError if it cannot be opened.
+    `error` if the file is not plain or too large, and an OSError if it cannot be opened.
     """
     # O_NONBLOCK, because opening a pipe without a writer would block.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
@@ -68,7 +68,7 @@ def open_file(
 
 
 def _check_kind(path: Path, status: os.stat_result, most: int | None, error: Error) -> None:
-    """Raise an error if a file is not a plain one of at most `most` bytes."""
+    """Raise `error` if a file is not a plain file, or has more than `most` bytes."""
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):
@@ -83,7 +83,7 @@ def _check_kind(path: Path, status: os.stat_result, most: int | None, error: Err
 def read_bytes(
     path: Path, most: int | None = None, error: Error = RunError, follow: bool = False
 ) -> bytes:
-    """Return the contents of a plain file of at most `most` bytes. See `open_file`."""
+    """Return the contents of a plain file of at most `most` bytes. See `open_file` for errors."""
     with open_file(path, most, error, follow) as file:
         return file.read(-1 if most is None else most + 1)
 
@@ -108,7 +108,7 @@ def read_text(
 
 
 def read_json(path: Path, error: Error = RunError, follow: bool = False) -> Any:
-    """Read a JSON file and return its contents. Raises `error` if it is damaged."""
+    """Read a JSON file and return its contents. Raises `error` if the file is damaged."""
     text = read_text(path, error=error, follow=follow)
     try:
         values = json.loads(text)
@@ -134,7 +134,7 @@ def read_toml(path: Path, error: Error = ValueError) -> dict[str, Any]:
 
 
 def _check_values(path: Path, values: Any, error: Error) -> None:
-    """Raise `error` if values are nested too deeply, or if a number or text cannot be used.
+    """Raise `error` if values read from a file are nested too deeply or cannot be used.
 
     Numbers must be finite, and whole numbers must fit in 64 bits. Texts must be valid Unicode.
     """
@@ -154,7 +154,10 @@ def _check_values(path: Path, values: Any, error: Error) -> None:
 
 
 def _is_usable(value: Any) -> bool:
-    """Return whether a number is finite and of 64 bits, and whether a text is valid Unicode."""
+    """Return whether a number is finite and fits in 64 bits, or whether a text is valid Unicode.
+
+    Returns True for values of other types.
+    """
     if isinstance(value, str):
         return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
     if isinstance(value, int):
@@ -163,7 +166,7 @@ def _is_usable(value: Any) -> bool:
 
 
 def _unusable(value: Any) -> str:
-    """Return what is wrong with a value that cannot be used, in words."""
+    """Return in words what is wrong with a number or text that cannot be used."""
     if isinstance(value, float):
         return f"{value}, not a finite number"
     return "too large a number" if isinstance(value, int) else "not valid Unicode text"
@@ -173,7 +176,7 @@ def _unusable(value: Any) -> str:
 
 
 class ListOf(NamedTuple):
-    """Type of a field that is a list. All entries have the type `kind`."""
+    """Type of a field that holds a list whose entries all have the type `kind`."""
 
     kind: type | tuple[type, ...]
 
@@ -185,10 +188,10 @@ Fields = Mapping[str, Kind]
 def read_record(
     path: Path, fields: Fields, error: Error = RunError, optional: Fields | None = None
 ) -> dict[str, Any]:
-    """Read a JSON file that holds named fields and return them as a dictionary.
+    """Read a JSON file that holds named fields, and return them as a dictionary.
 
-    `fields` gives the names and types that the file must have, `optional` those that it may have.
-    Raises `error` if a field is missing or has another type.
+    `fields` maps the names of required fields to their types, and `optional` those of optional
+    fields. Raises `error` if a field is missing or has another type.
     """
     return check_record(read_json(path, error), str(path), fields, error, optional)
 
@@ -196,9 +199,9 @@ def read_record(
 def check_record(
     table: Any, where: str, fields: Fields, error: Error = RunError, optional: Fields | None = None
 ) -> dict[str, Any]:
-    """Return a table of named fields after checking it. `where` names it in errors.
+    """Check that `table` is a dictionary with the given fields, and return it.
 
-    See `read_record` for the other arguments.
+    `where` says in errors where the table comes from. See `read_record` for the other arguments.
     """
     if not isinstance(table, dict):
         raise error(f"{where}: damaged: not a table of named fields")
@@ -212,7 +215,7 @@ def check_record(
 
 
 def is_of(value: Any, kind: Kind) -> bool:
-    """Return whether a value has a type, or one of several. True and False are not numbers."""
+    """Return whether a value is of a type, or of one of several. True and False are not numbers."""
     if isinstance(kind, ListOf):
         return isinstance(value, list) and all(is_of(entry, kind.kind) for entry in value)
     kinds = kind if isinstance(kind, tuple) else (kind,)
@@ -230,7 +233,7 @@ _NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or 
 
 
 def _called(kind: Kind) -> str:
-    """Return the types in words for messages, such as "text or null"."""
+    """Return the name of a type, or of several, for messages, such as "text or null"."""
     if isinstance(kind, ListOf):
         return f"a list of which each entry is {_called(kind.kind)}"
     return " or ".join(_NAMES[k] for k in (kind if isinstance(kind, tuple) else (kind,)))
@@ -242,11 +245,11 @@ def _called(kind: Kind) -> str:
 def read_csv(
     path: Path, error: Error = RunError, unfinished: bool = False
 ) -> tuple[list[str], Rows]:
-    """Read a CSV file and return its header and its rows, both as lists of text.
+    """Read a CSV file and return its header and its rows, all as lists of texts.
 
-    No two columns have the same name, and every row has as many fields as the header. Otherwise
-    `error` is raised. An `unfinished` file may end in an incomplete line, which is left out. The
-    process that wrote it was killed, or is still writing.
+    Raises `error` if two columns have the same name, or if a row is not as long as the header. With
+    `unfinished`, an incomplete last line is left out: the process that wrote the file may have been
+    killed, or is still writing.
     """
     text = read_text(path, 4000 * MEGABYTE, error)
     lines = text.split("\n")
@@ -266,9 +269,10 @@ def read_csv(
 
 
 def read_foreign_csv(path: Path, error: Error = ValueError) -> list[tuple[int, list[str]]]:
-    """Read a CSV file of another program and return its rows with their line numbers.
+    """Read a CSV file of another program, and return pairs of line number and cells.
 
-    The header is a row as well. Cells have no spaces around them, and empty rows are left out.
+    The header is included as the first pair. Spaces around cells are removed, and empty rows are
+    left out. Raises `error` if the file is damaged.
     """
     text = read_text(path, error=error, follow=True)
     rows = list(_parsed(path, io.StringIO(text, newline=""), error))
@@ -280,7 +284,10 @@ def read_foreign_csv(path: Path, error: Error = ValueError) -> list[tuple[int, l
 
 
 def _parsed(path: Path, lines: Iterable[str], error: Error) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a CSV file with their line numbers. Raises `error` for bad syntax."""
+    """Yield the line number and the cells of each row of a CSV file.
+
+    Raises `error` if the syntax is wrong.
+    """
     reader = csv.reader(lines)
     try:
         for cells in reader:

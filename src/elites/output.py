@@ -1,7 +1,7 @@
 """Write to standard output and standard error, which may be closed, full or a broken pipe.
 
-Training must not fail because nobody reads its messages. What is printed here is never an error:
-a line that cannot be written is lost.
+Training must not fail because nobody reads its messages. The functions here therefore never raise
+an error: a line that cannot be written is lost.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from elites.words import one_line, plain
 
 
 def prepare() -> None:
-    """Make the standard streams of this process usable, whatever they were started with.
+    """Make the standard streams of this process usable, even if they were closed at its start.
 
-    The null device takes the place of closed streams. Otherwise the next file that is opened would
-    get their number, and messages would be written into it. Characters that a stream cannot encode
-    are written as escape sequences.
+    Closed streams are replaced by the null device. Otherwise the next file to be opened would get
+    their file descriptor, and messages would be written into it. Characters that a stream cannot
+    encode are written as escape sequences.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -38,9 +38,9 @@ def prepare() -> None:
 
 
 def finish() -> None:
-    """Flush the standard streams. The null device takes the place of one that fails.
+    """Flush standard output and standard error. Replaces a stream that fails by the null device.
 
-    The interpreter flushes them again at its exit, and would replace the exit code on an error.
+    Python flushes the streams again when it exits, and an error then would change the exit code.
     """
     for stream in (sys.stdout, sys.stderr):
         if not write("", stream):
@@ -48,7 +48,7 @@ def finish() -> None:
 
 
 def write(text: str, stream: Any) -> bool:
-    """Write text to a stream at once, and return whether that succeeded."""
+    """Write text to a stream and flush it. Return whether that succeeded."""
     if stream is None:  # Python found it closed
         return True
     try:
@@ -60,27 +60,27 @@ def write(text: str, stream: Any) -> bool:
 
 
 def say(text: str) -> None:
-    """Print text to standard output. If that fails, print nothing more."""
+    """Print text to standard output. If that fails, all further output is discarded."""
     if not write(f"{text}\n", sys.stdout):
         _silence(sys.stdout)
 
 
 def complain(text: str) -> None:
-    """Print a message in one line to standard error."""
+    """Print a message as one line, with the prefix "elites: ", to standard error."""
     write(f"elites: {plain(text)}\n", sys.stderr)
 
 
 def warn(text: str) -> None:
-    """Print a warning in one line to standard error."""
+    """Print a warning as one line to standard error."""
     complain(f"warning: {text}")
 
 
 @contextlib.contextmanager
 def errors_as_warnings(what: str, advice: str) -> Iterator[None]:
-    """Report an error inside the `with` block as a warning of one line, instead of raising it.
+    """Turn an error inside the `with` block into a warning of one line.
 
-    For what a complete run can do without, such as figures. `what` names it, and `advice` says what
-    the user can do.
+    Used for steps that a complete run can do without, such as drawing figures. `what` names the
+    step, and `advice` says what the user can do.
     """
     try:
         yield
@@ -100,7 +100,7 @@ def is_terminal(stream: Any) -> bool:
 
 
 def _open_null(number: int) -> None:
-    """Open the null device as the file with this number."""
+    """Make a file descriptor refer to the null device."""
     null = os.open(os.devnull, os.O_RDWR)
     if null == number:
         os.set_inheritable(number, True)
@@ -110,6 +110,6 @@ def _open_null(number: int) -> None:
 
 
 def _silence(stream: Any) -> None:
-    """Let the null device take the place of a stream's file."""
+    """Redirect a stream to the null device."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # it has no file
         _open_null(stream.fileno())

@@ -1,15 +1,16 @@
-"""Decide whether a Python file that a saved run names may run.
+"""Decide whether a Python file that a saved run names may be executed.
 
-A run names the file of a task or an algorithm of the user's own as FILE.py:FUNCTION. To load the
-run is to run the file, and the run may come from someone else. A file may run if its contents are
-trusted:
+A run names the file of a task or an algorithm of the user's own as FILE.py:FUNCTION. Loading the
+run executes that file, and the run may come from someone else. A file may be executed if its
+contents are trusted:
 
 - `record` trusts files that the user names: to train, to list a task, or with --trust-task;
 - `require` raises an `UntrustedError` for files of a run that are not trusted.
 
-Trust belongs to the contents of a file, as a SHA-256 digest, and to the user. The record is the
-folder `~/.local/state/elites/trusted`, or one below `$XDG_STATE_HOME`, with a file for each digest.
-Processes therefore never overwrite what others record. A damaged entry counts as missing.
+Trust belongs to the contents of a file, as a SHA-256 digest, and to the user. The record of trusted
+files is the folder `~/.local/state/elites/trusted`, or one below `$XDG_STATE_HOME`, with an entry
+for each digest. Processes therefore never overwrite each other's entries. A damaged entry counts as
+missing.
 
 Only the named file is checked, not what it imports.
 """
@@ -31,7 +32,7 @@ from elites.words import listed
 REMEDY = "Read it, then repeat with --trust-task (in Python: trust_task=True)"
 
 _approved: set[str] = set()
-"""Digests that are trusted in this process only."""
+"""Digests of the files that are trusted in this process only."""
 
 
 class UntrustedError(ValueError):
@@ -43,18 +44,19 @@ class UntrustedError(ValueError):
 
 
 def files(*names: str) -> list[Path]:
-    """Return the files that some names of tasks and algorithms refer to, each once.
+    """Return the files that tasks and algorithms refer to, without duplicates.
 
-    Names that are not of the form FILE.py:FUNCTION have none.
+    A name of the form FILE.py:FUNCTION refers to a file. Other names are ignored.
     """
     own = [references.absolute(name) for name in names if references.is_reference(name)]
     return [Path(where) for where in dict.fromkeys(name.rpartition(":")[0] for name in own)]
 
 
 def record(*names: str) -> None:
-    """Trust the files that some names of tasks and algorithms refer to, with their contents now.
+    """Trust the present contents of the files that tasks and algorithms refer to.
 
-    Warns if this cannot be recorded. The files are then trusted in this process only.
+    The digests are added to the user's record. If that fails, prints a warning, and the files are
+    trusted in this process only.
     """
     for path in files(*names):
         digest = _digest(path)
@@ -64,20 +66,20 @@ def record(*names: str) -> None:
 
 
 def approve(digests: Iterable[str]) -> None:
-    """Trust files by their digests in this process, without recording it."""
+    """Trust files with these digests in this process, without adding them to the record."""
     _approved.update(digests)
 
 
 def trusted_digests(*names: str) -> list[str]:
-    """Return the digests of the trusted files among those that some names refer to."""
+    """Return the digests of those files of some tasks and algorithms that are trusted."""
     found = [_digest(path) for path in files(*names) if path.is_file()]
     return [digest for digest in found if _is_trusted(digest)]
 
 
 def require(owner: object, *names: str, remedy: str = REMEDY) -> None:
-    """Raise an UntrustedError if a file that one of the names refers to is not trusted.
+    """Raise an UntrustedError if a task or an algorithm refers to a file that is not trusted.
 
-    `owner` says in the message whose names they are, and `remedy` what to do.
+    The message says who needs the file (`owner`), and what to do (`remedy`).
     """
     found = [path for path in files(*names) if not _is_trusted(_digest(path))]
     if not found:
@@ -92,12 +94,12 @@ def require(owner: object, *names: str, remedy: str = REMEDY) -> None:
 
 
 def _digest(path: Path) -> str:
-    """Return the SHA-256 digest of the contents of a file that run in this process."""
+    """Return the SHA-256 digest of a Python file, as this process has read or executed it."""
     return hashlib.sha256(references.source(str(path))).hexdigest()
 
 
 def _is_trusted(digest: str) -> bool:
-    """Return whether the user trusts a file with this digest."""
+    """Return whether files with this digest are trusted, in the record or in this process."""
     return digest in _approved or _is_recorded(digest)
 
 
@@ -105,7 +107,7 @@ def _is_trusted(digest: str) -> bool:
 
 
 def _folder() -> Path | None:
-    """Return the folder of the record, or None if the user has no home."""
+    """Return the folder of the user's record, or None if the user has no home directory."""
     given = os.environ.get("XDG_STATE_HOME", "")
     try:
         base = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
@@ -115,15 +117,15 @@ def _folder() -> Path | None:
 
 
 def _is_recorded(digest: str) -> bool:
-    """Return whether the record has an intact entry of a digest."""
+    """Return whether the record has an intact entry for a digest."""
     folder = _folder()
     return folder is not None and _entry(folder / digest)[:1] == [digest]
 
 
 def _entry(path: Path) -> list[str]:
-    """Return the digest and the path in an entry of the record.
+    """Read an entry of the record, and return the digest and the path of the trusted file.
 
-    Returns an empty list if the entry is missing or damaged, or another user wrote it.
+    Returns an empty list if the entry is missing or damaged, or if another user wrote it.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -137,7 +139,7 @@ def _entry(path: Path) -> list[str]:
 
 
 def _recorded_paths() -> set[str]:
-    """Return the paths of all files that the record has, with any contents."""
+    """Return the paths of all files in the record, whether or not they have changed since."""
     folder = _folder()
     if folder is None or not folder.is_dir():
         return set()
@@ -146,7 +148,7 @@ def _recorded_paths() -> set[str]:
 
 
 def _write(digest: str, path: Path) -> None:
-    """Add the digest of a file to the record, or warn if the record cannot be written."""
+    """Add a file and its digest to the record. Prints a warning if that fails."""
     folder = _folder()
     if folder is None:
         return warn(f"you have no home directory, so elites cannot remember that you trust {path}")

@@ -62,7 +62,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name, and return the exit code of the process.
 
-    Without arguments, takes those of the command line.
+    `arguments` are the words after `elites`, by default those of the command line.
     """
     try:
         code = _parse(sys.argv[1:] if arguments is None else arguments)() or 0
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> Callable[[], int | None]:
-    """Return a function that executes the command line's command and returns its exit code.
+    """Return a function that executes the requested command and returns its exit code.
 
     Raises a ValueError for an unknown command or option.
     """

@@ -1,4 +1,4 @@
-"""Exit code, program name, argument types, and the question of trust, shared by the commands."""
+"""Code shared by the commands: exit code, argument types, program name, and trust in files."""
 
 from __future__ import annotations
 
@@ -17,29 +17,33 @@ STOPPED = 3
 """Exit code of training that a signal stopped and that can be resumed."""
 
 RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-"""A run directory, as the first argument of a command."""
+"""Type of the first argument of many commands, a run directory."""
 
 
 def shown(metavar: str, default: str) -> Any:
-    """Return the tyro setting that shows an option's value and default in the help.
+    """Return a tyro setting that makes the help show this metavar and this default.
 
-    It is for an option whose default in the signature is None.
+    Used for options whose default in the signature is None.
     """
     return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {default})")
 
 
 def program() -> str:
-    """Return the command by which the user calls elites, which need not be on the PATH."""
+    """Return the command with which the user calls elites, for messages that suggest a command.
+
+    This is "elites" if it is on the PATH, otherwise its path or "python -m elites".
+    """
     if shutil.which("elites"):
         return "elites"
     return sys.argv[0] if sys.argv[0].endswith("elites") else "python -m elites"
 
 
 def trusted_config(run: RunDirectory, trust_task: bool) -> Config:
-    """Return the configuration of a run whose files the user trusts to run.
+    """Return the configuration of a run, after making sure that the user trusts its files.
 
-    With `trust_task`, trusts the files that the run names. Otherwise asks on a terminal, or raises
-    an UntrustedError.
+    These are Python files of the run's task and algorithm. With `trust_task`, they are trusted.
+    Otherwise the user is asked if there is a terminal. Raises an UntrustedError if one is not
+    trusted.
     """
     config = run.checked_config()
     names = (config.task, config.algorithm)
@@ -54,7 +58,7 @@ def trusted_config(run: RunDirectory, trust_task: bool) -> Config:
 
 
 def _agrees(question: str) -> bool:
-    """Return whether the user answers a question with yes. Without a terminal, returns False."""
+    """Ask a question on the terminal and return whether the user says yes. False without one."""
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
         return False
     print(f"elites: {question} [y/N] ", end="", file=sys.stderr, flush=True)

@@ -12,7 +12,7 @@ from elites.words import columns, counted
 
 
 def overview(tasks: Sequence[Task]) -> str:
-    """Return a table of tasks as text, with a heading and one line per task."""
+    """Return a table of tasks as text, with a heading and a line for each task."""
     rows = [["task", "observation", "action", "episode", "parameters", "bounds", "descriptor"]]
     for task in tasks:
         network = networks.policy(task.observation_size, task.action_size)
@@ -31,7 +31,7 @@ def overview(tasks: Sequence[Task]) -> str:
 
 
 def explain_task(task: Task) -> str:
-    """Return a text about one task: reward, descriptor, observation and action."""
+    """Return a text that explains a task: its reward, descriptor, observation and action."""
     network = networks.policy(task.observation_size, task.action_size)
     layers = "-".join(map(str, network.sizes))
     length = f"at most {counted(task.episode_length, 'step')}"
@@ -63,7 +63,7 @@ def explain_task(task: Task) -> str:
 
 
 def explain_algorithm(name: str) -> str:
-    """Return a text about one algorithm: offspring, evaluations and networks."""
+    """Return a text that explains an algorithm: its offspring, evaluations and networks."""
     built = training.build("ant_omni", name)
     offspring = ", ".join(f"{origin} {count}" for origin, count in built.offspring.items())
     facts = [
@@ -80,7 +80,7 @@ def explain_algorithm(name: str) -> str:
 
 
 def _title(algorithm: str) -> str:
-    """Return the title of a built-in algorithm, or the first docstring line of the user's own."""
+    """Return the title of an algorithm. For one of the user's own, its docstring's first line."""
     if not references.is_reference(algorithm):
         return catalogue.ALGORITHMS[algorithm]
     text = references.load(algorithm).__doc__ or f"an algorithm of your own, {algorithm}"
@@ -88,9 +88,10 @@ def _title(algorithm: str) -> str:
 
 
 def _actions(task: Task) -> list[tuple[str, int]]:
-    """Return a description of each number of a task's action, with the size 1.
+    """Return a pair (description, 1) for each entry of a task's action vector.
 
-    Returns an empty list for a task without a body model.
+    The 1 is the number of entries described, as `_ranges` expects it. Returns an empty list for a
+    task without a body model.
     """
     model = task.body_model
     if model is None:
@@ -102,14 +103,14 @@ def _actions(task: Task) -> list[tuple[str, int]]:
 
 
 def _paragraph(name: str, text: str) -> list[str]:
-    """Return the lines of a paragraph of text, with a name in the left margin."""
+    """Return the lines of a paragraph, indented, with `name` in front of the first line."""
     return textwrap.wrap(text, 96, initial_indent=f"{name:<15}", subsequent_indent=" " * 15)
 
 
 def _ranges(layout: Iterable[tuple[str, int]]) -> list[tuple[str, str]]:
-    """Return pairs of index range and text for the entries of a vector, given as (text, size).
+    """Return (indices, text) pairs such as ("0-1", "x, y") for the entries of a vector.
 
-    An example is [("0-1", "x, y"), ("2", "z")].
+    `layout` has a pair (text, number of entries) for each part of the vector.
     """
     rows, first = [], 0
     for text, size in layout:
@@ -119,7 +120,7 @@ def _ranges(layout: Iterable[tuple[str, int]]) -> list[tuple[str, str]]:
 
 
 def _axes(task: Task) -> list[str]:
-    """Return label and range of each axis of a task's descriptor: "final x (m), -30 to 30"."""
+    """Return the label and range of each descriptor axis of a task: "final x (m), -30 to 30"."""
     ranges = zip(task.descriptor_axes, task.descriptor_low, task.descriptor_high, strict=True)
     return [f"{axis.label}, {low:g} to {high:g}" for axis, low, high in ranges]
 

@@ -23,10 +23,11 @@ from elites.core.catalogue import suggestion
 def parse(
     name: str, command: Any, arguments: Sequence[str], default: Any = None
 ) -> Callable[[], int | None]:
-    """Return a function that calls a command with the arguments, or raise a ValueError of one line.
+    """Parse the arguments of a command, and return a function that executes the command.
 
     `command` is a function or a dataclass, and `name` its name on the command line. `default` is an
-    instance of the dataclass that provides the values not given.
+    instance of the dataclass that has the values for options that are not given. Raises a
+    ValueError with a message of one line if the arguments are wrong.
     """
     # tyro reads a default of None as "nothing is required".
     given = {} if default is None else {"default": default}
@@ -56,7 +57,7 @@ def parse(
 
 @contextlib.contextmanager
 def _no_color_obeyed() -> Iterator[None]:
-    """Let tyro write no control characters in the `with` block if NO_COLOR is set.
+    """Make tyro write plain text inside the `with` block if NO_COLOR is set.
 
     tyro does not read this variable, but it writes plain text to a dumb terminal.
     """
@@ -72,10 +73,10 @@ def _no_color_obeyed() -> Iterator[None]:
 
 
 def postponed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int | None]]:
-    """Return a function with the signature of a command that returns the command's call.
+    """Return a function that takes a command's arguments and returns a call of it, not yet made.
 
-    tyro calls the function while it parses. If the function made the call, tyro would report the
-    command's errors as its own.
+    tyro calls the function while it parses. If the command itself ran at that point, tyro would
+    report its errors as parsing errors.
     """
 
     @functools.wraps(command)
@@ -86,9 +87,10 @@ def postponed(command: Callable[..., int | None]) -> Callable[..., Callable[[], 
 
 
 def _about_unknown(command: str, unknown: Sequence[str], options: Sequence[str]) -> str:
-    """Return a message about the first unknown option of a command, with the closest known one.
+    """Return a message about an unknown option of a command that suggests the closest known one.
 
-    `unknown` has the arguments that were not understood. The value of the option may follow in it.
+    `unknown` has the arguments that were not understood. The first is the option, and its value may
+    follow.
     """
     flag, _, value = unknown[0].partition("=")
     if command == "train" and flag == "--seed":
@@ -101,7 +103,11 @@ def _about_unknown(command: str, unknown: Sequence[str], options: Sequence[str])
 
 
 def _with_option(text: str, command: str) -> str:
-    """Return an error message with the option in place of the field, and a pointer to the help."""
+    """Return an error message in which options take the place of Python fields.
+
+    For example, "replay_size must" becomes "--hp.replay-size must". The message ends with a pointer
+    to the help.
+    """
     if text.startswith("Missing from "):
         # The names of arguments are the words in capitals before their help texts.
         missing = re.findall(r"(?:^|: |\) )([A-Z]+)(?= )", text)
@@ -124,7 +130,7 @@ def _with_option(text: str, command: str) -> str:
 
 
 def _unframed(message: str) -> str:
-    """Return the first section of a framed error message of tyro as one sentence."""
+    """Return the first section of an error message that tyro has framed, as one sentence."""
     inside = [line.strip(" │") for line in message.splitlines() if line.startswith("│")]
     section = itertools.takewhile(lambda line: not line.startswith("─"), inside)
     text = " ".join(section) or "the options could not be parsed"

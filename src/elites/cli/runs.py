@@ -23,7 +23,7 @@ def evaluate(
 
     Args:
         run: Run directory.
-        checkpoint: Iteration to evaluate. Its tables get a directory of their own.
+        checkpoint: Iteration to evaluate. Its tables are written to a separate directory.
         device: Device to compute on. On the training device, an archive is reproduced to the bit.
         trust_task: Run the file of the task or algorithm that the run names, and remember its
             contents as trusted. Needed for runs of other people.
@@ -81,12 +81,12 @@ def export(
 ) -> None:
     """Write one policy of a run as ONNX or safetensors, and check the file against JAX.
 
-    Without --actor, --cell and --descriptor, this is the elite with the highest fitness.
+    Without --actor, --cell and --descriptor, the elite with the highest fitness is written.
 
     Args:
         run: Run directory.
         output: File to write. Its suffix, .onnx or .safetensors, chooses the format.
-        actor: Export the actor. A conditioned actor takes descriptors in task units.
+        actor: Export the actor. A conditioned actor takes descriptors in task units as an input.
         cell: Export the elite of this cell.
         descriptor: Export the elite nearest to this descriptor, in task units.
         seed: Seed to take the policy from.
@@ -131,7 +131,7 @@ def pack(
     Args:
         run: Run directory.
         output: File to write.
-        training_state: Include what only resuming needs: replay buffer and optimisers.
+        training_state: Include the replay buffer and optimisers, which only resuming needs.
     """
     from elites.runs import sharing
 
@@ -150,7 +150,7 @@ def unpack(
     Args:
         file: The zip file.
         output: Directory to create.
-        max_size: Largest size to unpack to, in GB, if the file itself is much smaller.
+        max_size: Largest unpacked size in GB. A file may always unpack to 20 times its size.
     """
     from elites.runs import sharing
 

@@ -31,11 +31,11 @@ def study(
     Args:
         plan: Built-in plan (paper, ablations, smoke) or TOML file.
         output: Directory of the study.
-        jobs: Runs at a time on this machine.
+        jobs: Number of runs to compute at the same time on this machine.
         engine: Compute in processes of this machine (local) or on a Ray cluster (ray).
         address: Address of the Ray cluster.
-        cpus: CPUs of the Ray cluster for each run.
-        gpus: GPUs of the Ray cluster for each run.
+        cpus: Number of CPUs of the Ray cluster that each run gets.
+        gpus: Number of GPUs of the Ray cluster that each run gets.
     """
     _check_engine(jobs, engine, address, cpus, gpus)
     from elites.study import plan as plans
@@ -78,7 +78,7 @@ def study(
 
 
 def _again(plan: str, path: Path, **options: object) -> str:
-    """Return the command that continues a study, with the options that were given."""
+    """Return the command line that continues a study, with the options that the user gave."""
     parts = [program(), "study", quoted(plan), "--output", quoted(path)]
     for name, value in options.items():
         if value is not None:
@@ -90,7 +90,7 @@ def _again(plan: str, path: Path, **options: object) -> str:
 def _check_engine(
     jobs: int | None, engine: str, address: str | None, cpus: float, gpus: float
 ) -> None:
-    """Raise a ValueError for options of `elites study` that are wrong or for the other engine."""
+    """Raise a ValueError if an option of `elites study` is wrong or not for this engine."""
     if jobs is not None and jobs < 1:
         raise ValueError(f"--jobs must be at least 1, got {jobs}. See 'elites study --help'")
     if cpus <= 0:

@@ -43,7 +43,7 @@ class Train:
 
     @classmethod
     def defaults(cls, arguments: Sequence[str]) -> Train:
-        """Return the values of the preset that the arguments name, for options not given."""
+        """Return the defaults of all options, taken from the preset that the arguments name."""
         chosen = cls.preset
         for i, argument in enumerate(arguments):
             if argument == "--preset":
@@ -101,15 +101,15 @@ def distil(
 ) -> int:
     """Fit one policy to the archive of a run, to perform any of its behaviours on request.
 
-    The result is a run with the same archive and the policy as its actor. Each iteration rolls out
-    elites, and the policy at their descriptors, and fits it to the elites' actions in all states.
+    The result is a run with the same archive, whose actor is the fitted policy. Each iteration
+    rolls out elites, and the policy at their descriptors, and fits it to the elites' actions.
 
     Args:
-        run: Run directory, of any algorithm.
+        run: Run directory. The run may be of any algorithm.
         output: Directory of the new run.
-        iterations: Rounds of rollouts and fitting.
-        steps: Gradient steps in an iteration.
-        learning_rate: Learning rate at the beginning. It is halved after 10 iterations, and so on.
+        iterations: Number of iterations, each with rollouts and fitting.
+        steps: Gradient steps in each iteration.
+        learning_rate: Initial learning rate. It falls as 1 / (1 + iteration / 10).
         hidden: Sizes of the policy's hidden layers.
         checkpoint_every: Iterations between two checkpoints.
         reevaluate_every: Iterations between two evaluations of the policy in all cells.
@@ -160,7 +160,7 @@ next       {elites} view {run}    explore the archive in the browser
 def _train(
     config: Config, output: Path | None, resume: bool, accept_changed_task: bool = False
 ) -> int:
-    """Start or resume a run, print how training ended, and return the exit code."""
+    """Start or resume a run, print how it ended, and return the exit code."""
     config.check()
     path = output or Path("runs") / config.name
     return _report(path, session.start(path, config, resume, accept_changed_task))

@@ -28,13 +28,13 @@ def view(
 
     Args:
         run: Run directory. The run may still be training.
-        export: Write the page to this file instead. The file needs no server.
-        cells: With --export, cells whose recordings the page contains.
-        rollouts: With --export, number of recordings, of cells spread over the archive.
+        export: Write the page to this file, which a browser opens without a server, and end.
+        cells: With --export, cells to record for the page.
+        rollouts: With --export, number of cells to record, spread over the archive.
         seed: With --export, the only seed that the page contains.
-        host: Address to serve on. On any but the default, visitors need a token.
+        host: Address to serve on. On any other than the default, visitors need a token.
         port: Port to serve on.
-        browser: Open the browser.
+        browser: Open the page in the browser.
         trust_task: Run the file of the task or algorithm that the run names, and remember its
             contents as trusted. Needed for runs of other people.
     """
@@ -63,7 +63,7 @@ def view(
 
 
 def _check_serving(host: str, port: int | None) -> None:
-    """Raise an error if `elites view` cannot serve on the host and port, or lacks a package."""
+    """Raise a ValueError if the host or port is invalid, or if a needed package is missing."""
     if not host:
         raise ValueError("--host is empty. Use 0.0.0.0 for every address of this machine")
     if port is not None and not 0 <= port <= 65535:
@@ -72,7 +72,7 @@ def _check_serving(host: str, port: int | None) -> None:
 
 
 def _check_export(path: Path, cells: tuple[int, ...], rollouts: int | None) -> None:
-    """Raise a ValueError if the options of `elites view --export` contradict or the file exists."""
+    """Raise a ValueError if the page cannot be exported to `path`, or if options conflict."""
     if rollouts is not None and cells:
         raise ValueError("give --cells or --rollouts, not both")
     if rollouts is not None and rollouts < 1:

@@ -1,4 +1,4 @@
-"""Distil an archive into one policy that sees the wanted descriptor.
+"""Distil an archive into one policy that takes the requested descriptor as an input.
 
     ask      elites drawn from the archive, and the policy asked for their descriptors, are rolled
              out side by side
@@ -6,8 +6,8 @@
     train    the policy regresses on the stored actions, given observation and descriptor
 
 The elites' own episodes alone would be behaviour cloning. The policy's episodes, labelled by the
-elite that it is asked to imitate, also teach it what to do where its own errors lead (DAgger,
-dataset aggregation). The archive never changes, so it may come from any algorithm.
+elite that it is asked to imitate, also teach it how to recover from its own errors (DAgger, dataset
+aggregation). The archive never changes, so it may come from any algorithm.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _HALVED_AFTER = 10  # iterations until the learning rate is half of its first va
 
 
 class Student(NamedTuple):
-    """Parameters and optimiser state of the policy that is fitted."""
+    """Parameters and optimiser state of the policy that is being fitted."""
 
     actor: Array  # [Pa]
     moments: optax.OptState
 
 
 class State(NamedTuple):
-    """Complete state of a distillation: distillation can continue from it."""
+    """Complete state of a distillation: fitting can continue from it."""
 
     archive: Archive
     replay: Replay
@@ -64,9 +64,9 @@ class Spec:
     problem: Problem
     hp: Hyperparameters
     actor: TD3
-    """Configuration that the actor's network and its inputs are taken from."""
+    """TD3 configuration that determines the network and the inputs of the fitted policy."""
     origins: tuple[str, ...]
-    """Names of the origins of the archive's elites."""
+    """Names of the variations that the archive's elites originate from."""
 
     @property
     def policy(self) -> MLP:
@@ -75,7 +75,7 @@ class Spec:
 
     @property
     def layout(self) -> Layout:
-        """Width of each column of the replay buffer, by name."""
+        """Width of each column of the replay buffer, keyed by name."""
         problem = self.problem
         return {
             "observation": problem.observation_size,
@@ -85,7 +85,7 @@ class Spec:
 
 
 def algorithm(spec: Spec) -> Algorithm[State]:
-    """Return the distillation as an algorithm.
+    """Return an `Algorithm` that distils an archive.
 
     Pass the archive to distil to its method `start`.
     """
@@ -120,9 +120,9 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
 
 
 def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses]]:
-    """Fit the policy to the stored actions by gradient steps on sampled minibatches.
+    """Fit the policy to the stored actions, by gradient steps on sampled minibatches.
 
-    Returns the new state and the mean loss, in a dictionary with the learner's name as key.
+    Returns the new state and the mean loss, in a dictionary with the learner's name as its key.
     """
     rate = spec.hp.distil_learning_rate / (1.0 + state.iteration / _HALVED_AFTER)
     shape = (spec.hp.distil_steps, spec.hp.distil_batch_size)
@@ -143,7 +143,7 @@ def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses
 
 
 def ask(spec: Spec, state: State, key: Array) -> Request:
-    """Return the request of an iteration: random elites, and the policy at their descriptors."""
+    """Return the policies to evaluate: random elites, and the policy at their descriptors."""
     _, cell_key, rollout_key = jax.random.split(key, 3)
     cells = archives.sample(state.archive, cell_key, spec.hp.batch_size)
     descriptors = state.archive.descriptors[cells]
@@ -160,7 +160,7 @@ def ask(spec: Spec, state: State, key: Array) -> Request:
 def tell(
     spec: Spec, state: State, request: Request, evaluation: Evaluation
 ) -> tuple[State, Metrics]:
-    """Add the observations of all episodes to the replay buffer, labelled with the elites' actions.
+    """Add observations of all episodes to the replay buffer, labelled with the elites' actions.
 
     Only a random part of the steps is stored. Returns the new state and the iteration's metrics.
     """
@@ -191,10 +191,10 @@ def tell(
 
 
 def _chosen(spec: Spec, shape: tuple[int, ...], key: Array) -> Array:
-    """Return a boolean array of this shape (steps, episodes): whether each step is stored.
+    """Draw at random which steps are stored, and return a boolean array [steps, episodes].
 
-    Steps are drawn at random, so that one iteration of full episodes fills 1/32 of the replay
-    buffer. The buffer then holds the episodes of many iterations.
+    `shape` is the shape of the array. If all episodes have full length, the steps of one iteration
+    fill 1/32 of the replay buffer, which then holds the episodes of many iterations.
     """
     share = spec.hp.replay_size / (_ITERATIONS_KEPT * shape[0] * shape[1])
     return jax.random.uniform(jax.random.fold_in(key, 1), shape) < share

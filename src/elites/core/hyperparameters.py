@@ -22,7 +22,7 @@ class Hyperparameters:
     cells: int = 1024
     """Cells of the archive (the paper's number of centroids)."""
     batch_size: int = 256
-    """Offspring evaluated in an iteration."""
+    """Offspring evaluated in each iteration."""
     policy_hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of a policy."""
     iso_sigma: float = 0.005
@@ -30,13 +30,13 @@ class Hyperparameters:
     line_sigma: float = 0.05
     """GA variation, parameter 2: standard deviation along the line to the second parent."""
     actor_hidden: tuple[int, ...] = (256, 256)
-    """Hidden layers of a conditioned actor. An actor that is archived has a policy's layers."""
+    """Hidden layers of a conditioned actor. Actors in the archive have a policy's layers."""
     critic_hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of a critic."""
     td3_batch_size: int = 100
     """Transitions in a minibatch."""
     critic_steps: int = 3000
-    """Critic training steps in an iteration."""
+    """Critic training steps in each iteration."""
     diversity_critic_steps: int = 300
     """Training steps of QD-PG's diversity critic in an iteration."""
     pg_steps: int = 150
@@ -76,7 +76,7 @@ class Hyperparameters:
     es_repeats: int = 30
     """Evaluations averaged for an offspring of MAP-Elites-ES on a stochastic task."""
     lengthscale: float | None = None
-    """Lengthscale of the descriptor similarity, on [-1, 1]. None takes the task's."""
+    """Lengthscale of the descriptor similarity, on [-1, 1]. None uses the task's own."""
     descriptor_noise: float = 0.0004
     """Noise on the descriptors at which the actor is rolled out, as a share of their range."""
     novelty_memory: int = 10_000
@@ -91,19 +91,19 @@ class Hyperparameters:
     0 rewards the outcome of an episode instead, as `dcrl_me` does.
     """
     progress_final_weight: float = 0.7
-    """The same reward when the archive has filled."""
+    """Value of `progress_weight` at the end of its schedule, when the archive has filled."""
     progress_weight_start: float = 0.2
     """Coverage at which the weight of progress begins to fall."""
     progress_weight_end: float = 0.5
     """Coverage at which the weight of progress has its final value."""
     progress_discount: float | None = None
-    """Discount of `progress_me`. None is 0.95, or 0.9 where it rewards outcomes."""
+    """Discount of `progress_me`. None uses 0.95, or 0.9 if `progress_weight` is 0."""
     progress_batch_size: int = 256
     """Transitions in a minibatch of `progress_me`. Its PG variation uses `td3_batch_size`."""
     progress_learning_rate: float = 1e-3
     """Learning rate of the actor and the critics of `progress_me`."""
     progress_final_rate: float = 0.2
-    """Share of the learning rate that is left when the archive has filled."""
+    """Factor on this learning rate when the archive has filled."""
     progress_rate_start: float = 0.6
     """Coverage at which the learning rate begins to fall."""
     progress_rate_end: float = 0.95
@@ -111,19 +111,19 @@ class Hyperparameters:
     progress_reached: float = 0.2
     """Share of a minibatch whose target becomes the descriptor that the episode reached."""
     progress_uniform: float = 0.3
-    """Share of a minibatch whose target becomes a uniform one."""
+    """Share of a minibatch whose target is drawn uniformly from all descriptors."""
     progress_near: float = 0.1
-    """Share of a minibatch whose target becomes a place near the robot."""
+    """Share of a minibatch whose target is drawn near the descriptor after the step."""
     progress_empty: float = 0.5
     """Share of PG and injected offspring that aim at an empty cell."""
     progress_proximity: float = 1.0
-    """Middle strength that keeps PG offspring of `progress_me` near their parents. 0 is none."""
+    """Median strength that keeps PG offspring of `progress_me` near their parents. 0 is off."""
     distil_steps: int = 1000
     """Gradient steps in an iteration of 'elites distil'."""
     distil_batch_size: int = 1024
     """Observations in a minibatch of 'elites distil'."""
     distil_learning_rate: float = 1e-3
-    """Learning rate of 'elites distil'."""
+    """Initial learning rate of 'elites distil'."""
 
     def __post_init__(self):
         for field in dataclasses.fields(self):

@@ -28,18 +28,18 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """Settings of the progress reward. Each share is one of the transitions of a minibatch."""
+    """Settings of the progress reward, and of the new targets for transitions of a minibatch."""
 
     weight: Schedule
-    """Reward for progress by half the range of the descriptor, as a multiple of the fitness."""
+    """Schedule of the weight w, as a multiple of the largest absolute fitness in the archive."""
     reached: float = 0.0
-    """Share whose target becomes the descriptor that their episode reached."""
+    """Share of transitions whose target becomes the descriptor that their episode reached."""
     uniform: float = 0.0
-    """Share whose target becomes a uniform one."""
+    """Share of transitions whose target is drawn uniformly from all descriptors."""
     near: float = 0.0
-    """Share whose target becomes a place near the state after the step."""
+    """Share of transitions whose target becomes a random place near the state after the step."""
     near_sigma: float = 0.1
-    """Standard deviation of that place, in each dimension."""
+    """Standard deviation of that place in each dimension. Descriptors are scaled to [-1, 1]."""
 
     def __post_init__(self):
         shares = (self.reached, self.uniform, self.near)
@@ -51,16 +51,20 @@ class Progress:
 
 
 def weight_in(progress: Progress, archive: Archive) -> Array:
-    """Return the weight [] of progress: its schedule times the largest |fitness| of an elite."""
+    """Return the weight w [] of progress for an archive: schedule times largest absolute fitness.
+
+    The schedule depends on the share of filled cells.
+    """
     full = archives.filled(archive)
     largest = jnp.max(jnp.where(full, jnp.abs(archive.fitness), 0.0))
     return progress.weight.at(jnp.mean(full.astype(jnp.float32))) * largest
 
 
 def relabel(progress: Progress, target: Array, reached: Array, after: Array, key: Array) -> Array:
-    """Return the targets [..., D] with some of them drawn anew.
+    """Return targets [..., D], of which a random part is replaced as `progress` specifies.
 
-    `reached` are the descriptors of the episodes, `after` those of the states after the step.
+    `target` has the present targets, `reached` the descriptors that the episodes reached, and
+    `after` those of the states after the step.
     """
     choice_key, uniform_key, near_key = jax.random.split(key, 3)
     choice = jax.random.uniform(choice_key, (*target.shape[:-1], 1))
@@ -74,7 +78,11 @@ def relabel(progress: Progress, target: Array, reached: Array, after: Array, key
 
 
 def reward(weight: Array, reward: Array, before: Array, after: Array, target: Array) -> Array:
-    """Return the rewards [...] of steps that led from `before` to `after`, both [..., D]."""
+    """Return the rewards [...] of steps, with the reward for progress towards the target added.
+
+    `reward` has the task's rewards. `before` and `after` [..., D] are the descriptors of the states
+    before and after the step.
+    """
     return reward + weight * (_distance(before, target) - _distance(after, target))
 
 
@@ -85,10 +93,11 @@ def _distance(a: Array, b: Array) -> Array:
 def relabelled_columns(
     progress: Progress, weight: Array, columns: Mapping[str, Array], key: Array
 ) -> dict[str, Array]:
-    """Return replay columns [..., width] with new targets and their progress rewards.
+    """Return replay columns [..., width] in which targets and rewards are replaced.
 
-    State descriptors must be scaled to [-1, 1]. The column `descriptor` becomes the target, so that
-    the similarity of TD3's critic target is 1.
+    The targets are those of `relabel`, and the rewards include the progress towards them. State
+    descriptors must be scaled to [-1, 1]. The column `descriptor` becomes the target as well, so
+    that the similarity in TD3's critic target is 1.
     """
     before, after = columns["state_descriptor"], columns["next_state_descriptor"]
     target = relabel(progress, columns["target"], columns["descriptor"], after, key)

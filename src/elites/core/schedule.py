@@ -12,17 +12,18 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """A positive number that goes from `first` to `last` as coverage rises.
+    """A positive number that changes from `first` to `last` as coverage rises.
 
-    It changes evenly in the logarithm between the two coverages, and is constant outside of them.
+    Its logarithm changes linearly between the coverages `start` and `end`. It is constant below and
+    above.
     """
 
     first: float
     last: float
     start: float
-    """Coverage, a share of the cells, at which it begins to change."""
+    """Coverage (share of filled cells) at which the number begins to change."""
     end: float
-    """Coverage at which it has reached `last`."""
+    """Coverage at which the number has reached `last`."""
 
     def __post_init__(self):
         if min(self.first, self.last) <= 0:
@@ -33,6 +34,6 @@ class Schedule:
             )
 
     def at(self, coverage: Array) -> Array:
-        """Return the value [] at a coverage []."""
+        """Return the value [] of the number at a coverage []."""
         done = jnp.clip((coverage - self.start) / (self.end - self.start), 0.0, 1.0)
         return self.first * (self.last / self.first) ** done

@@ -5,9 +5,9 @@ the task gives them. A change of the first layer turns one into the other:
 
     W ((s - mean) / size) + b  =  (W / size) s + (b - W mean / size)
 
-So actors can become policies of the archive, and nothing outside of training knows of the scaling.
-Mean and size are measured once, on the episodes of the random policies that a run starts with.
-Entries with a known range have its centre and its half width.
+Actors can therefore become policies of the archive, and no code outside of training needs to know
+about the scaling. Mean and size are measured once, on the episodes of the random policies that a
+run starts with. Entries with a known range use its centre as mean and half its width as size.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ Range = tuple[int, float, float]  # index of an entry of the observation, lowest
 
 
 class Moments(NamedTuple):
-    """Mean and size of each entry of an observation."""
+    """Mean and size (scale) of each entry of an observation."""
 
     mean: Array  # [O]
     size: Array  # [O]
 
 
 def unit(observation_size: int) -> Moments:
-    """Return moments that leave observations unchanged."""
+    """Return moments that leave observations unchanged: mean 0 and size 1."""
     return Moments(jnp.zeros(observation_size), jnp.ones(observation_size))
 
 
 def measure(observations: Array, mask: Array, ranges: Sequence[Range] = ()) -> Moments:
-    """Return the moments of the observations [T, n, O] where `mask` [T, n] holds.
+    """Return the mean and size of the observations [T, n, O] for which `mask` [T, n] is true.
 
-    The size of an entry is its standard deviation, at least 1/30. Entries named in `ranges` have
-    the moments of their range instead. Without any observation the size is 1.
+    The size of an entry is its standard deviation, at least 1/30. Entries listed in `ranges` use
+    the centre and half the width of their range instead. Without any observations, mean is 0 and
+    size 1.
     """
     rows = observations.reshape(-1, observations.shape[-1])
     known = mask.reshape(-1, 1)
@@ -59,7 +60,7 @@ def measure(observations: Array, mask: Array, ranges: Sequence[Range] = ()) -> M
 
 
 def standardise(moments: Moments, observations: Array) -> Array:
-    """Return observations [..., O] with the mean subtracted, divided by the size."""
+    """Return observations [..., O] after subtracting the mean and dividing by the size."""
     shape = (1,) * (observations.ndim - 1) + (-1,)
     return (observations - moments.mean.reshape(shape)) / moments.size.reshape(shape)
 
@@ -73,7 +74,7 @@ def standardise_batches(moments: Moments, batches: Batch) -> Batch:
 
 
 def to_raw(td3: TD3, state: TD3State, moments: Moments) -> TD3State:
-    """Return a learner for raw observations that acts as this one does on standardised ones."""
+    """Return a learner that acts on raw observations as `state` acts on standardised ones."""
 
     def change(kernel: Array, bias: Array) -> tuple[Array, Array]:
         kernel = kernel / moments.size[:, None]
@@ -83,7 +84,7 @@ def to_raw(td3: TD3, state: TD3State, moments: Moments) -> TD3State:
 
 
 def to_standardised(td3: TD3, state: TD3State, moments: Moments) -> TD3State:
-    """Return a learner for standardised observations that acts as this one does on raw ones.
+    """Return a learner that acts on standardised observations as `state` acts on raw ones.
 
     Inverse of `to_raw`.
     """
@@ -101,9 +102,10 @@ def _changed(
     observations: int,
     change: Callable[[Array, Array], tuple[Array, Array]],
 ) -> TD3State:
-    """Return a learner whose networks have another first layer. Optimiser states are kept.
+    """Return a learner whose networks have a changed first layer. Optimiser states are kept.
 
-    `change` maps the first layer's kernel of the observation [O, H] and its bias [H] to new ones.
+    `change` maps the part of the first layer's kernel for the observation [O, H], and the bias [H],
+    to new ones.
     """
 
     def network(shape: MLP, parameters: Array) -> Array:

@@ -5,8 +5,8 @@
     greedy             the actor itself (PGA-MAP-Elites)
     injection          the conditioned actor at descriptors of the archive (DCRL-MAP-Elites)
 
-Each draws its parents and returns `count` offspring. The arithmetic is in separate functions on
-matrices of policies: `iso_line`, `ascend` and `networks.fold`.
+Each variation draws its parents and returns `count` offspring. The arithmetic is in separate
+functions on matrices of policies: `iso_line`, `ascend` and `networks.fold`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def ga(spec: Spec, state: State, key: Array, count: int) -> Offspring:
 def iso_line(first: Array, second: Array, key: Array, iso_sigma: float, line_sigma: float) -> Array:
     """Return children [n, P] of the parents `first` [n, P] and `second` [n, P].
 
-    A child is first + iso_sigma N(0, I) + line_sigma N(0, 1) (second - first), with one scalar line
-    noise per child.
+    A child is first + iso_sigma N(0, I) + line_sigma N(0, 1) (second - first), where N(0, 1) is one
+    random number per child.
     """
     iso_key, line_key = jax.random.split(key)
     iso = jax.random.normal(iso_key, first.shape)
@@ -58,10 +58,11 @@ def policy_gradient(
     empty: float = 0.0,
     proximity: float = 0.0,
 ) -> Offspring:
-    """Return `count` elites improved by the critic of a learner.
+    """Return `count` random elites after gradient ascent on the critic of a learner.
 
-    Each is improved at the descriptor that it reached itself or, with probability `empty`, at the
-    centroid of an empty cell. `proximity` keeps children near their parents, see `ascend`.
+    A conditioned critic judges each elite at the descriptor that it reached or, with probability
+    `empty`, at the centroid of an empty cell. `proximity` keeps children near their parents, see
+    `ascend`.
     """
     parent_key, replay_key = jax.random.split(key)
     config = spec.td3_of(learner)
@@ -90,13 +91,14 @@ def ascend(
 ) -> Array:
     """Return parents [n, P] after Adam steps that increase Q(s, pi(s) | d), each for its own d.
 
-    `conditions` [n, D] are these descriptors, scaled to [-1, 1]. D is 0 for a critic that is not
+    `conditions` [n, D] are the descriptors d, scaled to [-1, 1]. D is 0 for a critic that is not
     conditioned. There is one step for each minibatch of `observations` [steps, N, O], which all
     parents share.
 
-    With a `proximity` above 0, the slope of Q is divided by its mean absolute value, and a force
-    towards the parent's action is added: strength times the difference of the actions. Strengths
-    are spread evenly in the logarithm over the children, from 0.1 to 10 times `proximity`.
+    If `proximity` is above 0, the gradient of Q with respect to the action is divided by its mean
+    absolute value, and a pull towards the parent's action is added: a strength times the difference
+    of the actions. The strengths of the children are spaced evenly in the logarithm, from 0.1 to 10
+    times `proximity`.
     """
     dtype = gpu.product_dtype()
 
@@ -128,7 +130,7 @@ def ascend(
 
 
 def greedy(spec: Spec, state: State, key: Array, count: int, *, learner: str) -> Offspring:
-    """Return the actor of the learner named `learner` as one offspring. `count` must be 1."""
+    """Return the actor of the learner called `learner` as the only offspring. `count` must be 1."""
     del key
     if count != 1:
         raise ValueError(f"the greedy actor is one offspring, not {count}")
@@ -140,10 +142,10 @@ def greedy(spec: Spec, state: State, key: Array, count: int, *, learner: str) ->
 def injection(
     spec: Spec, state: State, key: Array, count: int, *, learner: str, empty: float = 0.0
 ) -> Offspring:
-    """Return the conditioned actor at `count` descriptors of the archive, as plain policies.
+    """Return `count` policies made from the conditioned actor at descriptors of the archive.
 
     A descriptor is folded into the network: it becomes part of the first layer's bias. With
-    probability `empty`, it is the centroid of an empty cell.
+    probability `empty`, it is the centroid of an empty cell instead.
     """
     network = spec.td3_of(learner).actor
     _, targets = _draw_targets(state.archive, key, count, empty)
@@ -152,9 +154,10 @@ def injection(
 
 
 def _draw_targets(archive: Archive, key: Array, count: int, empty: float) -> tuple[Array, Array]:
-    """Return cells [count] drawn from the archive, and targets [count, D] for their elites.
+    """Draw cells [count] from the archive, and return them with a target descriptor for each.
 
-    A target is the elite's own descriptor or, with probability `empty`, that of an empty cell.
+    A target is the descriptor of the cell's elite or, with probability `empty`, the centroid of an
+    empty cell. The targets are [count, D].
     """
     if not empty:
         cells = archives.sample(archive, key, count)
@@ -165,9 +168,9 @@ def _draw_targets(archive: Archive, key: Array, count: int, empty: float) -> tup
 
 
 def replace_by_empty_cells(archive: Archive, targets: Array, key: Array, share: float) -> Array:
-    """Return targets [n, D], each replaced with probability `share` by that of an empty cell.
+    """Return targets [n, D], each replaced with probability `share` by an empty cell's centroid.
 
-    The target of a cell is its centroid. In a full archive all targets stay as they are.
+    If the archive is full, all targets stay as they are.
     """
     choice_key, cell_key = jax.random.split(key)
     empty = ~archives.filled(archive)
