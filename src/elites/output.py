@@ -38,7 +38,7 @@ def prepare() -> None:
 
 
 def finish() -> None:
-    """Flush standard output and standard error. Replaces a stream that fails by the null device.
+    """Flush standard output and standard error. A stream that fails is silenced from then on.
 
     Python flushes the streams again when it exits, and an error then would change the exit code.
     """

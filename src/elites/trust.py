@@ -71,7 +71,7 @@ def approve(digests: Iterable[str]) -> None:
 
 
 def trusted_digests(*names: str) -> list[str]:
-    """Return the digests of those files of some tasks and algorithms that are trusted."""
+    """Return the digests of the trusted files among those that tasks and algorithms refer to."""
     found = [_digest(path) for path in files(*names) if path.is_file()]
     return [digest for digest in found if _is_trusted(digest)]
 

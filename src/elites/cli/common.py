@@ -58,7 +58,10 @@ def trusted_config(run: RunDirectory, trust_task: bool) -> Config:
 
 
 def _agrees(question: str) -> bool:
-    """Ask a question on the terminal and return whether the user says yes. False without one."""
+    """Ask the user a question on the terminal, and return whether the answer is yes.
+
+    Returns False if there is no terminal.
+    """
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
         return False
     print(f"elites: {question} [y/N] ", end="", file=sys.stderr, flush=True)

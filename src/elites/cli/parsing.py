@@ -73,10 +73,10 @@ def _no_color_obeyed() -> Iterator[None]:
 
 
 def postponed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int | None]]:
-    """Return a function that takes a command's arguments and returns a call of it, not yet made.
+    """Return a function that takes a command's arguments, but does not call the command yet.
 
-    tyro calls the function while it parses. If the command itself ran at that point, tyro would
-    report its errors as parsing errors.
+    It returns the call as a function without arguments. tyro calls it while parsing. If the command
+    itself ran then, tyro would report the command's errors as parsing errors.
     """
 
     @functools.wraps(command)

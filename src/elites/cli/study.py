@@ -113,7 +113,7 @@ def report(
 
     Args:
         study: Directory of the study.
-        add: CSV files of other programs: evaluations, metric, value[, task, label, seed].
+        add: CSV files of other programs: columns evaluations, metric, value[, task, label, seed].
     """
     from elites.study import study as studies
 

@@ -37,9 +37,9 @@ class Progress:
     uniform: float = 0.0
     """Share of transitions whose target is drawn uniformly from all descriptors."""
     near: float = 0.0
-    """Share of transitions whose target becomes a random place near the state after the step."""
+    """Share of transitions whose target is drawn near the descriptor after the step."""
     near_sigma: float = 0.1
-    """Standard deviation of that place in each dimension. Descriptors are scaled to [-1, 1]."""
+    """Standard deviation of such a target in each dimension, for descriptors in [-1, 1]."""
 
     def __post_init__(self):
         shares = (self.reached, self.uniform, self.near)

@@ -50,7 +50,7 @@ class Checkpoint:
     path: Path
     iteration: int
     information: dict[str, Any]
-    """Values that the run saved with the arrays: its configuration and its training time."""
+    """Values that the run saved with the arrays, such as its configuration and training time."""
     arrays: dict[str, np.ndarray] = dataclasses.field(repr=False)
 
 

@@ -65,7 +65,7 @@ class RunDirectory:
     def __truediv__(self, name: str) -> Path:
         """Return the path of the file `name` in the run directory.
 
-        Files of a run of version 0.1.0 may have older names. Then the path has the older name.
+        In a run of version 0.1.0, some files have older names, which the path then has.
         """
         old = OLD_NAMES.get(name)
         if old and os.path.lexists(self.path / old) and not os.path.lexists(self.path / name):

@@ -80,7 +80,7 @@ def note_on_devices(run: RunDirectory, seeds: int) -> str | None:
     import jax
 
     def text(count: int, kind: str) -> str:
-        """Return number and kind of the devices in use, as text, if `count` are available."""
+        """Return the number and kind of devices in use as text, given `count` available ones."""
         return f"{counted(count if seeds % count == 0 else 1, 'device')} ({kind})"
 
     devices = jax.local_devices()

@@ -39,7 +39,7 @@ METRICS = (
     ("actor_rebinned_qd_score", "QD-score of the actor, re-binned"),
     ("actor_rebinned_coverage", "coverage of the actor, re-binned"),
 )
-"""Columns and their titles.
+"""Columns of metrics.csv and their titles.
 
 The paper's five metrics are the first three, `actor_qd_score` and `actor_descriptor_error`.
 """
@@ -56,7 +56,7 @@ def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
     from elites.runs import job, saved
 
     def apart(iteration: int) -> Path:
-        """Return the directory for tables that do not go to `evaluation/`."""
+        """Return the path of the separate directory for the tables of an iteration."""
         return run / f"evaluation_{iteration:09d}"
 
     folder = run.evaluation if checkpoint is None else apart(checkpoint)
@@ -170,9 +170,10 @@ def _write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
 
 
 def rebinned(cells: np.ndarray, fitness: np.ndarray, count: int) -> np.ndarray:
-    """Return the best fitness [count] that the actor's rollouts reached in each cell, or NaN.
+    """Return the best fitness [count] of the actor's rollouts that reached each cell.
 
-    `cells` and `fitness` [n] are the columns `actor_cell` and `actor_fitness` of cells.csv.
+    Cells that no rollout reached are NaN. `cells` and `fitness` [n] are the columns `actor_cell`
+    and `actor_fitness` of cells.csv.
     """
     best, known = np.full(count, np.nan), cells >= 0
     np.fmax.at(best, cells[known].astype(int), fitness[known])

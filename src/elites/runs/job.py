@@ -187,7 +187,7 @@ def prepare(config: Config, run: RunDirectory) -> Job:
 
 
 def choose_device(wanted: str) -> None:
-    """Make JAX use a device: "auto", "cpu" or "gpu". Raises a ValueError if there is none."""
+    """Make JAX use a device: "auto", "cpu" or "gpu". Raises a ValueError if it is missing."""
     if wanted == "cpu":
         jax.config.update("jax_platforms", "cpu")
     elif wanted == "gpu" and _backend() != "gpu":

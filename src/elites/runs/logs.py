@@ -243,7 +243,7 @@ class Events:
         self._write(_double(1, now) + _integer(2, step + 1) + _bytes(7, _integer(1, 1)))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write scalar values, keyed by tag, to the event file as those of the given step."""
+        """Write the scalar values of a step, keyed by tag, to the event file."""
         summary = b"".join(
             _bytes(1, _bytes(1, tag.encode("utf-8", "backslashreplace")) + _float(2, float(value)))
             for tag, value in values.items()

@@ -69,7 +69,7 @@ class Recorder:
     def metrics(self, iteration: int, metrics: Metrics) -> None:
         """Write the metrics of the previous iteration, and keep the given ones for the next call.
 
-        By then the device has computed them.
+        The device computes the given metrics in the meantime.
         """
         self._write_pending()
         self._saver.check()
@@ -186,7 +186,10 @@ class _Saver:
         checkpoints.save(self._run.checkpoints, iteration, parts, information)
 
     def check(self) -> None:
-        """Raise the error of the last write if it has failed, without waiting for it to finish."""
+        """Raise the error of the last write if that has failed.
+
+        Does not wait for a write that is still in progress.
+        """
         if self._writing is not None and self._writing.done():
             self.wait()
 

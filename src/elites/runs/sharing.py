@@ -41,7 +41,7 @@ _MAX_RATIO = 20  # a run of any size may unpack to this many times the size of i
 
 
 def belongs_to_a_run(name: str) -> bool:
-    """Return whether a path inside a run directory is one that the files of a run have."""
+    """Return whether `name` is a path that a file of a run may have, relative to the run."""
     return bool(_LAYOUT.fullmatch(name))
 
 
@@ -144,9 +144,10 @@ def _umask() -> int:
 def _refuse_large(
     source: Path, members: list[zipfile.ZipInfo], max_size: float, parent: Path
 ) -> None:
-    """Raise a RunError if a zip file would unpack to more bytes than allowed or free on the disk.
+    """Raise a RunError if a zip file would unpack to more bytes than allowed.
 
-    `max_size` is in gigabytes, and `parent` is the folder to unpack in.
+    Also refuses one for which the disk has too little space. `max_size` is in gigabytes, and
+    `parent` is the folder to unpack in.
     """
     total = sum(info.file_size for info in members)
     allowed = max(max_size * 1e9, _MAX_RATIO * source.stat().st_size)

@@ -81,6 +81,6 @@ def read(run: RunDirectory, path: Path) -> dict[str, np.ndarray]:
 
 
 def best_seed(snapshot: Mapping[str, np.ndarray]) -> int:
-    """Return the position in the arrays of a snapshot of the seed with the highest QD-score."""
+    """Return the index, in a snapshot's arrays, of the seed with the highest QD-score."""
     fitness = snapshot["fitness"]
     return int(np.argmax(np.where(np.isfinite(fitness), fitness, 0.0).sum(axis=1)))

@@ -48,7 +48,7 @@ from elites.training.progress import Progress
 from elites.words import amount, counted, duration, in_markdown, quoted
 
 LONG = 200_000_000
-"""Environment steps per seed from which on a CPU run is announced as long."""
+"""Number of environment steps per seed from which a run on a CPU is announced as long."""
 
 # ---------------------------------------------------------------------------------------- the loop
 

@@ -27,7 +27,7 @@ _ACCEPTABLE = (
 )  # fmt: skip
 """Facts that may change if the user accepts it. If others change, the saved arrays do not fit."""
 _DESCRIPTIONS = ("descriptor", "descriptor_names", "descriptor_units")
-"""Facts that only describe the descriptor. They may change without notice."""
+"""Facts that only describe the descriptor. A run can be resumed even if they have changed."""
 _READABLE = (
     "iterations", "state_bytes", "descriptor_weights", "lengthscale", "offspring", *_DESCRIPTIONS,
 )  # fmt: skip
@@ -35,7 +35,7 @@ _READABLE = (
 
 
 class Comparison(NamedTuple):
-    """Result of comparing the task and algorithm of a run to resume with the recorded ones."""
+    """Result of comparing a resumed run's task and algorithm with the recorded ones."""
 
     accepted: list[str]
     """Sentences about the changes that the user has accepted."""
@@ -44,7 +44,7 @@ class Comparison(NamedTuple):
 
 
 def check_resumed(run: RunDirectory, config: Config, job: Job, accept: bool) -> Comparison:
-    """Compare the task and algorithm of a run to resume with the recorded ones.
+    """Compare a resumed run's task and algorithm with the recorded ones.
 
     Returns the changes as a `Comparison`. Raises a ValueError if there are any, unless `accept` is
     true and the saved arrays still fit.

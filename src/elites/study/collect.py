@@ -94,7 +94,7 @@ class Results:
 
 
 def tasks_of(groups: Sequence[Group]) -> list[str]:
-    """Return the short names of the tasks of some groups, without duplicates, in their order."""
+    """Return the short names of the groups' tasks, in their order and without duplicates."""
     return list(dict.fromkeys(group.task for group in groups))
 
 
@@ -187,8 +187,8 @@ def _add_run(
 def _joined(tables: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Join the metrics of several runs, and return columns [n, seeds] keyed by name.
 
-    `tables` has the columns of each run. A row is kept if all runs have its number of evaluations,
-    because runs may have advanced differently far or lack rows. Returns an empty dictionary if no
+    `tables` has the columns of each run. Runs may be at different iterations or lack some, so only
+    rows whose number of evaluations occurs in all runs are kept. Returns an empty dictionary if no
     row is left.
     """
     if not tables:

@@ -314,7 +314,7 @@ class _Tests:
         return "".join(parts)
 
     def _family_note(self, family: dict[str, list[statistics.Corrected]]) -> str:
-        """Return the HTML of a sentence: for how many comparisons the p-values are corrected."""
+        """Return the HTML of a note on how many comparisons the p-values are corrected for."""
         found = [entry for entries in family.values() for entry in entries]
         tasks = {entry.task for entry in found}
         return (

@@ -36,7 +36,7 @@ State = Literal["queued", "running", "done", "failed"]
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """One run of a study: some seeds of one algorithm on one task, and its failed attempts."""
+    """One run of a study: some seeds of one algorithm on one task, and the attempts that failed."""
 
     task: str
     algorithm: str
@@ -57,9 +57,9 @@ class Item:
         return range(self.first_seed, self.first_seed + self.seeds)
 
     def halves(self) -> tuple[Item, Item]:
-        """Return two runs that share the seeds of this run: the first half, and the rest.
+        """Return two runs that replace this one: one with half of its seeds, one with the others.
 
-        They replace a run that does not fit in memory.
+        Used for a run that does not fit in memory.
         """
         half = self.seeds // 2
         rest = dataclasses.replace(

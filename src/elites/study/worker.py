@@ -83,7 +83,7 @@ def compute(study: Study, name: str) -> Ending:
 
 
 def _train(study: Study, item: Item) -> Ending:
-    """Train a run of a study and return how it ended: done or stopped. Other endings are raised."""
+    """Train a run of a study and return how it ended. Raises an error if training fails."""
     config = study.config(item)
     config.check()
     trust.require(

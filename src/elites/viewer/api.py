@@ -91,7 +91,7 @@ def read_integer(query: Query, name: str) -> int:
 
 
 def read_descriptor(query: Query) -> list[float]:
-    """Return the descriptor in a query as a list of numbers. Raises a ValueError if it is none."""
+    """Return the descriptor in a query as a list of numbers, or raise a ValueError."""
     text = query.get("descriptor", "")
     try:
         return [float(part) for part in text[:1000].split(",")]

@@ -109,7 +109,7 @@ def _facts(run: RunDirectory) -> dict[str, Any]:
 
 
 def _trained_on(run: RunDirectory) -> str | None:
-    """Return the name of the GPU that trained the run, or None if a CPU did or it is unknown.
+    """Return the name of the GPU that trained the run, or None if it was a CPU or is unknown.
 
     The page shows it, because recordings are made on the CPU and may differ.
     """
@@ -256,7 +256,10 @@ def _table(path: Path, seeds: int, _changed: int, _size: int) -> dict[str, np.nd
 
 
 def seed_index(run: RunDirectory, seed: int) -> int:
-    """Return the position of a seed in the arrays of a run. Raises a NotFoundError if unknown."""
+    """Return the position of a seed in the arrays of a run.
+
+    Raises a NotFoundError if the run does not have that seed.
+    """
     seeds = list(run.config().seed_numbers)
     if seed not in seeds:
         raise NotFoundError(

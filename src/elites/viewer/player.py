@@ -67,9 +67,10 @@ class Player:
         return max(self._loaded)
 
     def scene(self) -> dict[str, Any] | None:
-        """Return the bodies and shapes of the task's robot, for drawing. None if it has no model.
+        """Return the bodies and shapes of the task's robot, for drawing.
 
-        The key `dt` is the time between two recorded frames in seconds.
+        The key `dt` is the time between two recorded frames in seconds. Returns None for a task
+        without a body model.
         """
         model = self.task.body_model
         if model is None or self.task.bodies is None:

@@ -108,7 +108,7 @@ def _refusal(code: int, text: str) -> JSONResponse:
 
 
 class Guard:
-    """Checks requests to the server: rejects other origins, and adds the security headers."""
+    """Rejects requests to the server from other origins, and adds the security headers."""
 
     def __init__(self, host: str, port: int, token: str | None):
         self.host, self.port, self.token = host.lower(), port, token
