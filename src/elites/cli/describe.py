@@ -120,7 +120,7 @@ def _ranges(layout: Iterable[tuple[str, int]]) -> list[tuple[str, str]]:
 
 
 def _axes(task: Task) -> list[str]:
-    """Return the label and range of each descriptor axis of a task: "final x (m), -30 to 30"."""
+    """Return a text for each descriptor axis of a task, such as "final x (m), -30 to 30"."""
     ranges = zip(task.descriptor_axes, task.descriptor_low, task.descriptor_high, strict=True)
     return [f"{axis.label}, {low:g} to {high:g}" for axis, low, high in ranges]
 

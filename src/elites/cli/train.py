@@ -101,8 +101,10 @@ def distil(
 ) -> int:
     """Fit one policy to the archive of a run, to perform any of its behaviours on request.
 
-    The result is a run with the same archive, whose actor is the fitted policy. Each iteration
-    rolls out elites, and the policy at their descriptors, and fits it to the elites' actions.
+    The result is a run with the same archive, whose actor is the fitted policy.
+
+    Each iteration rolls out elites, and the policy at their descriptors, then fits it to the
+    elites' actions.
 
     Args:
         run: Run directory. The run may be of any algorithm.

@@ -28,7 +28,7 @@ def view(
 
     Args:
         run: Run directory. The run may still be training.
-        export: Write the page to this file, which opens in a browser without a server.
+        export: Write the page to this file, which needs no server to open, instead of serving it.
         cells: With --export, cells to record for the page.
         rollouts: With --export, number of cells to record, spread over the archive.
         seed: With --export, the only seed that the page contains.

@@ -65,7 +65,7 @@ class RunDirectory:
     def __truediv__(self, name: str) -> Path:
         """Return the path of the file `name` in the run directory.
 
-        In a run of version 0.1.0, some files have older names, which the path then has.
+        Version 0.1.0 used other names for some files. In its runs, returns the path with that name.
         """
         old = OLD_NAMES.get(name)
         if old and os.path.lexists(self.path / old) and not os.path.lexists(self.path / name):

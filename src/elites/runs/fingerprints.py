@@ -393,7 +393,7 @@ def _rounded(text: str) -> str:
 
 
 def _summary(constants: Iterable[Any]) -> list[float]:
-    """Return two sums over all constants that change if any constant changes.
+    """Return two sums over all constants. A change of any constant changes at least one of them.
 
     They are compared with a tolerance, because another machine may round differently.
     """

@@ -138,8 +138,8 @@ class RayHandle:
 def error_of_task(error: RayError) -> BaseException | None:
     """Return the exception that a Ray task raised, or None if the cluster failed instead.
 
-    The cluster has failed if the task's machine or process is gone, or if the collector did not
-    answer a call from the task.
+    The cluster has failed if the task's machine or process is gone, or if the Ray actor that
+    exchanges files did not answer a call from the task.
     """
     if not isinstance(error, RayTaskError):
         return None
@@ -338,12 +338,12 @@ class _Collector:
     def store(self, name: str, start: int, files: Files) -> None:
         """Write files into a run's directory. `files` maps paths inside the run to contents.
 
-        Raises a ValueError if `admit` refuses the start.
+        Raises a ValueError if `admit` refuses `start`.
         """
         write_files(self._run(name, start), files)
 
     def _run(self, name: str, start: int) -> Path:
-        """Return the directory of a run. Raises a ValueError if `admit` refuses the start."""
+        """Return the directory of a run. Raises a ValueError if `admit` refuses `start`."""
         self.admit(name, start)
         return self.study.path / "runs" / name
 
