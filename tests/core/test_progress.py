@@ -181,7 +181,7 @@ def test_metrics_count_the_outward_offspring_that_came_nearer():
     n = sum(count)
     targets = jnp.zeros((n, 2)).at[:, 0].set(1.0)
     parents = jnp.zeros((n, 2)).at[::2].set(targets[::2])  # every second aims at its own place
-    reached = jnp.zeros((n, 2)).at[:, 0].set(jnp.linspace(-0.5, 0.5, n))
+    reached = jnp.zeros((n, 2)).at[:, 0].set(jnp.cos(1.1 * jnp.arange(n)))
     request = map_elites.Request(
         jnp.zeros((n, 1)), origins, targets, None, targets[:0], jax.random.key(0), None, parents
     )
