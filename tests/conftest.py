@@ -46,6 +46,7 @@ settings.load_profile("suite")
 # `make test-fast` leaves them out.
 LONGEST = (
     "test_kills.py",
+    "test_fuzz.py",
     "test_algorithms.py",
     "test_reevaluation.py",
     "test_study.py",

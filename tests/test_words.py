@@ -39,7 +39,7 @@ def test_counted_things():
     ],
 )
 def test_many_numbers_are_few_ranges(numbers, text):
-    assert words.spans(numbers) == text
+    assert words.spans(words.ranges(numbers)) == text
 
 
 def test_columns_are_aligned():

@@ -17,6 +17,10 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from elites import files
+
+_MOST = 16 * files.MEGABYTE  # of a Python file
+
 
 def is_reference(name: str) -> bool:
     """Return whether a name has a colon and is therefore a reference, FILE.py:FUNCTION.
@@ -82,7 +86,7 @@ def source(where: str) -> bytes:
 
     The file is read once, so that what was checked is what runs, even if the file changes between.
     """
-    return Path(where).read_bytes()
+    return files.read_bytes(Path(where), _MOST, ValueError, follow=True)
 
 
 class _Loader(importlib.machinery.SourceFileLoader):

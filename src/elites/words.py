@@ -58,8 +58,8 @@ def quoted(path: object) -> str:
 def one_line(error: BaseException) -> str:
     """Return the message of an exception in one line, or its type if it has no message."""
     if isinstance(error, OSError) and error.filename and error.strerror:
-        return plain(f"{os.fsdecode(error.filename)}: {error.strerror}")
-    return plain(str(error)) or type(error).__name__
+        return plain(f"{os.fsdecode(error.filename)}: {error.strerror}", 1500)
+    return plain(str(error), 1500) or type(error).__name__
 
 
 def number(value: float) -> str:
@@ -79,17 +79,22 @@ def listed(texts: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
 
-def spans(numbers: Iterable[int], most: int = 4) -> str:
-    """Return whole numbers as a text of ranges: "4 to 7 and 9".
+def ranges(numbers: Iterable[int]) -> list[range]:
+    """Return whole numbers as sorted ranges of numbers that follow each other."""
+    found: list[range] = []
+    for number in sorted(numbers):
+        if found and number == found[-1].stop:
+            found[-1] = range(found[-1].start, number + 1)
+        else:
+            found.append(range(number, number + 1))
+    return found
+
+
+def spans(found: Sequence[range], most: int = 4) -> str:
+    """Return ranges of whole numbers as text: "4 to 7 and 9".
 
     After the first `most` ranges, only the count of the remaining integers is given: "12 more".
     """
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][-1] + 1:
-            found[-1].append(number)
-        else:
-            found.append([number])
     texts = [f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in found]
     if len(found) > most:
         texts[most:] = [f"{sum(map(len, found[most:]))} more"]

@@ -203,10 +203,14 @@ def test_a_compressed_member_is_refused(tmp_path):
     ("text", "words"),
     [
         ("", "damaged"),
-        ("[]", "no format"),
-        ('{"format": true}', "no format"),
-        ('{"format": 1}', "no iteration"),
-        ('{"format": 1, "iteration": 0, "information": {}, "arrays": {"a": {"b": 1}}}', "checksum"),
+        ("[]", "not a table of named fields"),
+        ('{"format": true}', "'format' is True, not a whole number"),
+        ('{"format": 1}', "'iteration' is missing"),
+        ('{"format": 1, "iteration": 0, "information": {}, "arrays": {}}', "'sha256' is missing"),
+        (
+            '{"format": 1, "iteration": 0, "information": {}, "arrays": {"a": 1}, "sha256": ""}',
+            "checksum",
+        ),
     ],
 )
 def test_a_strange_manifest_is_refused(tmp_path, text, words):

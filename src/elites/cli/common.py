@@ -41,7 +41,7 @@ def trusted_config(run: RunDirectory, trust_task: bool) -> Config:
     With `trust_task`, trusts the files that the run names. Otherwise asks on a terminal, or raises
     an UntrustedError.
     """
-    config = run.config().check()
+    config = run.checked_config()
     names = (config.task, config.algorithm)
     try:
         if not trust_task:

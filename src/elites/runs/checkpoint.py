@@ -7,9 +7,7 @@
     checkpoints/last -> 000000120
 
 A checkpoint is written under a temporary name, flushed to disk, and then renamed, so it is either
-complete or absent. Arrays are plain `.npy` files inside an uncompressed zip. Nothing is pickled. No
-array is allocated before its header has been compared with the manifest and with the size of the
-file.
+complete or absent. Nothing is pickled. `elites.arrays` reads the arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from elites.runs.directory import RunError, flush, path_in_errors, sync_directory
+from elites import arrays, files
+from elites.files import ListOf, RunError, is_of
+from elites.runs.directory import flush, path_in_errors, sync_directory
 
 FORMAT = 1
 KEPT = 2
@@ -89,8 +89,8 @@ def save(
     return final
 
 
-def receive(directory: Path, iteration: int, files: Mapping[str, bytes]) -> None:
-    """Write a checkpoint that another machine saved. `files` maps file names to their contents.
+def receive(directory: Path, iteration: int, contents: Mapping[str, bytes]) -> None:
+    """Write a checkpoint that another machine saved. `contents` are those of its files, by name.
 
     Raises a CheckpointError if the manifest among the files is damaged.
     """
@@ -101,7 +101,7 @@ def receive(directory: Path, iteration: int, files: Mapping[str, bytes]) -> None
         temporary.mkdir(parents=True)
         for name in FILES:
             with open(temporary / name, "xb") as file:
-                file.write(files[name])
+                file.write(contents[name])
                 flush(file)
         read_manifest(temporary)
         _move_into_place(temporary, final)
@@ -125,7 +125,7 @@ def _move_into_place(temporary: Path, final: Path) -> None:
     sweep(directory)
 
 
-def write_arrays(path: Path, arrays: Arrays) -> dict[str, Any]:
+def write_arrays(path: Path, given: Arrays) -> dict[str, Any]:
     """Write arrays as an uncompressed .npz file and return their entries for the manifest.
 
     The entries are a dictionary by array name, with shape, type and SHA-256.
@@ -133,27 +133,17 @@ def write_arrays(path: Path, arrays: Arrays) -> dict[str, Any]:
     entries = {}
     with path_in_errors(path), open(path, "xb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            for name, array in arrays.items():
+            for name, array in given.items():
                 array = np.asarray(array, order="C")
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
                 entries[name] = {
                     "shape": list(array.shape),
                     "dtype": array.dtype.str,
-                    "sha256": digest(array),
+                    "sha256": arrays.digest(array),
                 }
         flush(file)
     return entries
-
-
-def digest(array: np.ndarray) -> str:
-    """Return the SHA-256 of an array's bytes, as hexadecimal text."""
-    return hashlib.sha256(memoryview(_raw(np.asarray(array, order="C")))).hexdigest()
-
-
-def _raw(array: np.ndarray) -> Any:
-    """Return an array's bytes as a flat array of uint8, without copying them."""
-    return array.reshape(-1).view(np.uint8)
 
 
 def _point_last(directory: Path, name: str) -> None:
@@ -196,11 +186,16 @@ def complete(directory: Path) -> list[Path]:
     """Return the paths of the complete checkpoints in `directory`, oldest first."""
     if not directory.is_dir():
         return []
-    named = [p for p in directory.iterdir() if p.name.isdigit() and not p.is_symlink()]
+    named = [p for p in directory.iterdir() if _is_number(p.name) and not p.is_symlink()]
     found = [p for p in named if p.is_dir()]
     if named and not any(p.exists() for p in named):  # all dropped meanwhile: newer ones exist
         return complete(directory)
     return sorted(found, key=lambda p: int(p.name))
+
+
+def _is_number(name: str) -> bool:
+    """Return whether a file name is an iteration."""
+    return name.isascii() and name.isdigit()
 
 
 def newest(
@@ -240,7 +235,7 @@ def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Ch
     raises an UnsuitableError.
     """
     manifest = read_manifest(path)
-    arrays: dict[str, np.ndarray] = {}
+    found: dict[str, np.ndarray] = {}
     listed: dict[str, Any] = {}
     for name in names:
         entries = manifest["arrays"].get(name)
@@ -253,10 +248,10 @@ def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Ch
         as_saved = {name: (expected[name][0][:-1], expected[name][1]) for name in narrow}
         _compare(path, listed, {**expected, **as_saved})
     for name in names:
-        arrays |= read_arrays(path / name, manifest["arrays"][name])
+        found |= read_arrays(path / name, manifest["arrays"][name])
     for name in narrow:
-        arrays[name] = np.stack([arrays[name], np.zeros_like(arrays[name])], axis=-1)
-    return Checkpoint(path, manifest["iteration"], manifest["information"], arrays)
+        found[name] = np.stack([found[name], np.zeros_like(found[name])], axis=-1)
+    return Checkpoint(path, manifest["iteration"], manifest["information"], found)
 
 
 def _is_narrow(name: str, listed: Mapping[str, Any], expected: Shapes) -> bool:
@@ -276,30 +271,22 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """
     file = path / _MANIFEST
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
+        manifest = files.read_record(file, {"format": int}, CheckpointError)
     except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(f"{path}: not a checkpoint, it has no {_MANIFEST}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{file}: damaged: {error}") from None
-    version = manifest.get("format") if isinstance(manifest, dict) else None
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise CheckpointError(f"{file}: damaged: no format number")
-    if version > FORMAT:
-        raise UnsuitableError(
-            f"{path}: written in format {version} by a newer elites, this one reads up to "
-            f"{FORMAT}: install a newer version of elites"
-        )
-    if version < FORMAT:
-        raise UnsuitableError(
-            f"{path}: written in format {version}, which this elites no longer reads: use the "
-            "version named in environment.json"
-        )
-    for field, kind in (("iteration", int), ("information", dict), ("arrays", dict)):
-        if not isinstance(manifest.get(field), kind):
-            raise CheckpointError(f"{file}: damaged: no {field}")
-    if manifest.get("sha256") != _manifest_digest(manifest):
+    except OSError as error:
+        raise CheckpointError(f"{file}: {error.strerror}") from None
+    version = manifest["format"]
+    if version != FORMAT:
+        raise UnsuitableError(f"{path}: written in format {version}{_advice(version)}")
+    fields = {"iteration": int, "information": dict, "arrays": dict, "sha256": str}
+    files.check_record(manifest, str(file), fields, CheckpointError)
+    files.check_record(
+        manifest["information"], f"{file}, information", {}, CheckpointError, _INFORMATION
+    )
+    if manifest["sha256"] != _manifest_digest(manifest):
         raise CheckpointError(f"{file}: damaged: its checksum does not match")
-    if path.name.isdigit() and int(path.name) != manifest["iteration"]:
+    if _is_number(path.name) and int(path.name) != manifest["iteration"]:
         raise CheckpointError(f"{file}: damaged: it is of iteration {manifest['iteration']}")
     for name, entries in manifest["arrays"].items():
         if not isinstance(entries, dict) or not all(map(_is_entry, entries.values())):
@@ -307,14 +294,24 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def _advice(version: int) -> str:
+    """Return why a checkpoint of another format cannot be read, and what to do."""
+    if version > FORMAT:
+        newer = "install a newer version of elites"
+        return f" by a newer elites, this one reads up to {FORMAT}: {newer}"
+    return ", which this elites no longer reads: use the version named in environment.json"
+
+
+_ENTRY = {"shape": ListOf(int), "dtype": str, "sha256": str}
+_INFORMATION = {"config": dict, "seconds": (int, float), "reevaluated": ListOf(int)}
+
+
 def _is_entry(entry: Any) -> bool:
     """Return whether a manifest's entry for an array has a valid shape, type and SHA-256."""
-    if not isinstance(entry, dict) or set(entry) != {"shape", "dtype", "sha256"}:
+    if not isinstance(entry, dict) or set(entry) != set(_ENTRY):
         return False
-    sizes = entry["shape"]
-    if not isinstance(sizes, list) or not all(isinstance(n, int) and n >= 0 for n in sizes):
-        return False
-    return isinstance(entry["dtype"], str) and isinstance(entry["sha256"], str)
+    typed = all(is_of(entry[name], kind) for name, kind in _ENTRY.items())
+    return typed and all(n >= 0 for n in entry["shape"])
 
 
 def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:
@@ -328,7 +325,9 @@ def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:
         return f"{name} {dtype}[{', '.join(map(str, shape))}]"
 
     needed = {name: show(name, *what) for name, what in expected.items()}
-    have = {name: show(name, e["shape"], np_name(e["dtype"])) for name, e in listed.items()}
+    have = {
+        name: show(name, e["shape"], arrays.type_name(e["dtype"])) for name, e in listed.items()
+    }
     complaints = [
         *(f"missing {text}" for name, text in needed.items() if name not in have),
         *(f"extra {text}" for name, text in have.items() if name not in needed),
@@ -342,17 +341,6 @@ def _compare(path: Path, listed: Mapping[str, Any], expected: Shapes) -> None:
         raise UnsuitableError(f"{path}: does not fit this run: {'; '.join(complaints)}")
 
 
-def np_name(dtype: str) -> str:
-    """Return the plain name of an array type, such as "float32" for "<f4".
-
-    Returns an unknown type unchanged.
-    """
-    try:
-        return np.dtype(dtype).name
-    except TypeError:
-        return dtype
-
-
 def read_arrays(path: Path, entries: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
     """Read an .npz file and return its arrays by name.
 
@@ -360,66 +348,7 @@ def read_arrays(path: Path, entries: Mapping[str, Any] | None = None) -> dict[st
     CheckpointError for wrong sizes, before memory is allocated, and for other damage.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = {info.filename: info for info in archive.infolist()}
-            wanted = {f"{name}.npy" for name in entries} if entries is not None else set(members)
-            if set(members) != wanted or not all(name.endswith(".npy") for name in members):
-                missing = ", ".join(sorted(wanted - set(members))) or "nothing"
-                extra = ", ".join(sorted(set(members) - wanted)) or "nothing"
-                raise CheckpointError(f"{path}: damaged: missing {missing}; extra {extra}")
-            arrays = {}
-            for member in sorted(wanted):
-                name = member.removesuffix(".npy")
-                entry = entries[name] if entries is not None else None
-                arrays[name] = _read_member(path, archive, members[member], name, entry)
-            return arrays
+        return arrays.read_arrays(path, entries, CheckpointError)
     except FileNotFoundError:
         why = "; the run was packed without its training state" if path.name == STATE else ""
         raise CheckpointError(f"{path}: missing{why}") from None
-    except (
-        zipfile.BadZipFile,
-        EOFError,
-        OSError,
-        NotImplementedError,
-        RuntimeError,
-        ValueError,
-    ) as error:
-        raise CheckpointError(f"{path}: damaged: {error}") from None
-
-
-def _read_member(path, archive, info: zipfile.ZipInfo, name: str, entry) -> np.ndarray:
-    """Read one array of an .npz file, compare it with its manifest entry, and return it."""
-    if info.compress_type != zipfile.ZIP_STORED:
-        raise CheckpointError(f"{path}: {name} is compressed; checkpoints are not")
-    with archive.open(info) as member:
-        try:
-            version = np.lib.format.read_magic(member)
-            if version != (1, 0):
-                raise ValueError(f"version {version} of the .npy format")
-            have, fortran, kind = np.lib.format.read_array_header_1_0(member)
-        except ValueError as error:
-            raise CheckpointError(f"{path}: {name}: damaged: {error}") from None
-        if kind.hasobject or fortran:
-            raise CheckpointError(f"{path}: {name} is not a plain array of numbers")
-        if entry is not None and (list(have), kind.str) != (entry["shape"], entry["dtype"]):
-            raise CheckpointError(
-                f"{path}: {name} is {np_name(kind.str)}{list(have)}, the manifest says "
-                f"{np_name(entry['dtype'])}{entry['shape']}"
-            )
-        size = kind.itemsize * int(np.prod(have, dtype=object))
-        if size != info.file_size - member.tell():
-            raise CheckpointError(
-                f"{path}: {name} claims {size:,} bytes and has {info.file_size - member.tell():,}"
-            )
-        if size > os.fstat(archive.fp.fileno()).st_size:
-            raise CheckpointError(f"{path}: {name} claims more bytes than the file has")
-        array = np.empty(have, kind)
-        view = memoryview(_raw(array))
-        while len(view):
-            count = member.readinto(view)
-            if not count:
-                raise CheckpointError(f"{path}: {name}: damaged: it ends early")
-            view = view[count:]
-    if entry is not None and digest(array) != entry["sha256"]:
-        raise CheckpointError(f"{path}: {name}: damaged: its checksum does not match")
-    return array

@@ -17,6 +17,7 @@ from elites import presets, references, tasks
 from elites.core import catalogue
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
+from elites.words import shortened
 
 FORMAT = 2  # of config.json
 Device = Literal["auto", "cpu", "gpu"]
@@ -173,7 +174,7 @@ class Config:
         try:
             return cls(**values, hp=Hyperparameters.of(given))
         except ValueError as error:
-            raise ValueError(f"{where}: {error}") from None
+            raise ValueError(f"{where}: {shortened(str(error), 500)}") from None
 
 
 def _from_format_1(values: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import math
 import os
 import platform
 import re
@@ -33,9 +32,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from elites.runs import files
+from elites import files
+from elites.files import ListOf, RunError, read_json
 from elites.runs.config import Config
-from elites.runs.files import RunError, read_json
 from elites.words import plain
 
 CONFIG, FACTS, ENVIRONMENT = "config.json", "facts.json", "environment.json"
@@ -100,7 +99,7 @@ class RunDirectory:
 
     def exists(self) -> bool:
         """Return whether the directory holds a run, that is, a config.json."""
-        return (self.path / CONFIG).is_file()
+        return os.path.lexists(self.path / CONFIG)
 
     def files(self) -> list[str]:
         """Return the sorted paths of all files in the run, relative to its directory.
@@ -116,6 +115,17 @@ class RunDirectory:
     def config(self) -> Config:
         """Read the configuration of the run from `config.json` and return it."""
         return Config.from_json(read_json(self.path / CONFIG), str(self.path / CONFIG))
+
+    def checked_config(self) -> Config:
+        """Return the configuration of the run if its task and algorithm exist.
+
+        Raises a ValueError that names the file otherwise.
+        """
+        config = self.config()
+        try:
+            return config.check()
+        except ValueError as error:
+            raise ValueError(f"{self.path / CONFIG}: {error}") from None
 
 
 def existing(path: Path) -> RunDirectory:
@@ -190,10 +200,15 @@ def read_facts(run: RunDirectory) -> dict[str, Any]:
     is missing or has a wrong type.
     """
     path = run / FACTS
-    facts = files.read_record(path, _FACTS)
+    facts = files.read_record(path, _FACTS, optional=_OPTIONAL_FACTS)
     low, high = facts["descriptor_low"], facts["descriptor_high"]
-    if not low or len(low) != len(high) or not all(_is_number(v) for v in (*low, *high)):
-        raise RunError(f"{path}: damaged: descriptor_low and descriptor_high are not a box")
+    # The sides of the box must have a length in single precision.
+    sides = [b - a for a, b in zip(low, high, strict=False)]
+    if not low or len(low) != len(high) or not all(1e-30 < side < 1e30 for side in sides):
+        raise RunError(f"{path}: damaged: 'descriptor_low' and 'descriptor_high' are not a box")
+    for name in ("iterations", "episode_length"):
+        if not 1 <= facts[name] < 2**31:
+            raise RunError(f"{path}: damaged: '{name}' is {facts[name]}")
     return {name: _shown(value) for name, value in facts.items()}
 
 
@@ -211,16 +226,19 @@ _FACTS = {
     "episode_length": int,
     "deterministic": bool,
     "descriptor": str,
-    "descriptor_low": list,
-    "descriptor_high": list,
-    "origins": list,
+    "descriptor_low": ListOf((int, float)),
+    "descriptor_high": ListOf((int, float)),
+    "origins": ListOf(str),
     "actor_conditioned": bool,
 }
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether a value is a finite number. True and False are not numbers."""
-    return files.is_of(value, (int, float)) and math.isfinite(value)
+_OPTIONAL_FACTS = {
+    "initial_evaluations": int,
+    "evaluations_per_iteration": int,
+    "observation_size": int,
+    "action_size": int,
+    "policy_layers": ListOf(int),
+    "policy_parameters": int,
+}
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import os
 import platform
@@ -12,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import elites
-from elites.runs.directory import ENVIRONMENT, RunDirectory, RunError, read_json, write_json
+from elites import files
+from elites.files import Fields, ListOf, RunError
+from elites.runs.directory import ENVIRONMENT, RunDirectory, write_json
 from elites.words import counted
 
 
@@ -44,10 +45,29 @@ def record_session(run: RunDirectory, command: str, **more: Any) -> None:
     `more` are further fields of the entry.
     """
     path = run / ENVIRONMENT
-    sessions: list[Any] = []
-    with contextlib.suppress(FileNotFoundError, RunError):
-        sessions = read_json(path)
-    write_json(path, [*sessions, {"command": command, **environment(), **more}])
+    entry = {"command": command, **environment(), **more}
+    write_json(path, [*read_sessions(run), entry])
+
+
+def read_sessions(run: RunDirectory) -> list[dict[str, Any]]:
+    """Return the entries of `environment.json` of a run, one for each session.
+
+    The list is empty if the file is missing. Raises a RunError if it is damaged.
+    """
+    path = run / ENVIRONMENT
+    try:
+        sessions = files.read_json(path)
+    except FileNotFoundError:
+        return []
+    if not isinstance(sessions, list):
+        raise RunError(f"{path}: damaged: not a list of sessions. Move it away to continue")
+    for number, session in enumerate(sessions, start=1):
+        files.check_record(session, f"{path}, session {number}", _TEXTS, optional=_OPTIONAL)
+    return sessions
+
+
+_TEXTS: Fields = dict.fromkeys(("command", "time", "elites", "jax", "device", "backend"), str)
+_OPTIONAL = {"accepted_changes": ListOf(str)}
 
 
 def note_on_devices(run: RunDirectory, seeds: int) -> str | None:
@@ -65,9 +85,9 @@ def note_on_devices(run: RunDirectory, seeds: int) -> str | None:
     devices = jax.local_devices()
     now = text(len(devices), devices[0].device_kind)
     try:
-        last = read_json(run / ENVIRONMENT)[-1]
+        last = read_sessions(run)[-1]
         before = text(last["devices"], last["device"])
-    except (FileNotFoundError, RunError, LookupError, TypeError, ZeroDivisionError):
+    except (RunError, LookupError, TypeError, ZeroDivisionError):
         return None
     if before == now:
         return None

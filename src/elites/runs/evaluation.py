@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from elites.files import RunError, read_record
 from elites.runs import checkpoint as checkpoints
 from elites.runs import lock
-from elites.runs.directory import FACTS, RunDirectory, RunError, write_text
-from elites.runs.files import read_record
+from elites.runs.directory import FACTS, RunDirectory, write_text
 from elites.runs.logs import read_table, text_of
 from elites.words import number
 
@@ -183,10 +184,35 @@ def iteration_of(directory: Path) -> int | None:
     Returns None if there is no such file, or if its rows do not agree on one iteration.
     """
     path = directory / "metrics.csv"
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
-    rows = read_table(path).get("iteration", np.zeros(0))
+    rows = read_metrics(directory).get("iteration", np.zeros(0))
     return int(rows[0]) if len(rows) and bool((rows == rows[0]).all()) else None
+
+
+def read_metrics(directory: Path) -> dict[str, np.ndarray]:
+    """Read metrics.csv in a directory and return its columns [seeds] by name."""
+    return read_table(directory / "metrics.csv", ("seed",))
+
+
+def read_cells(directory: Path, cells: int, size: int) -> dict[str, np.ndarray]:
+    """Read cells.csv in a directory and return its columns [rows] by name.
+
+    The archive has `cells` cells and descriptors of `size` numbers. Raises a RunError if the table
+    does not fit it.
+    """
+    path = directory / "cells.csv"
+    described = (*_numbered("descriptor", size), *_numbered("actor_descriptor", size))
+    errors = ("descriptor_error", "actor_descriptor_error")
+    table = read_table(path, ("seed", "cell", "fitness", "actor_fitness", *described, *errors))
+    for name in ("cell", "actor_cell"):
+        highest = max(table.get(name, np.zeros(0)), default=0)
+        if highest >= cells:
+            raise RunError(
+                f"{path}: damaged: '{name}' is {highest:.0f}, but the archive has {cells} cells, "
+                "numbered from 0"
+            )
+    return table
 
 
 def is_complete(run: RunDirectory) -> bool:
@@ -208,14 +234,15 @@ def table(directory: Path) -> list[list[str]]:
     Each row has a metric's title and its value. With several seeds, it has median, lowest and
     highest.
     """
-    values = read_table(directory / "metrics.csv")
+    values = read_metrics(directory)
     seeds = len(values["seed"])
     rows = [["", "median" if seeds > 1 else "value", *(["lowest", "highest"] if seeds > 1 else [])]]
     for name, title in METRICS:
         column = values.get(name, np.full(seeds, np.nan)).astype(float)  # older tables lack some
         if np.isnan(column).all():
             continue
-        spread = [np.nanmedian(column), np.nanmin(column), np.nanmax(column)]
+        with np.errstate(invalid="ignore"):  # infinities of both signs have no median
+            spread = [np.nanmedian(column), np.nanmin(column), np.nanmax(column)]
         cells = [_number(name, value) for value in spread]
         rows.append([title, *(cells if seeds > 1 else cells[:1])])
     return rows

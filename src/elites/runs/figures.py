@@ -65,7 +65,8 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
             # An evaluation of another iteration belongs to another archive.
             current = evaluation.iteration_of(run.evaluation) == int(snapshot["iteration"])
             if facts["actor_conditioned"] and current:
-                cells = logs.read_table(run.evaluation / "cells.csv")
+                shape = snapshot["centroids"].shape
+                cells = evaluation.read_cells(run.evaluation, *shape)
                 figure = _actor_figure(facts, snapshot, cells, seeds[index])
                 drawn.append(_save(figure, run, "actor"))
         table = logs.metrics(run)
@@ -253,7 +254,9 @@ def _actor_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
     if len(panels) < 3:
         axes[1, 0].set_axis_off()
     _draw_errors(axes[1, 1], facts, asked, reached)
-    error = np.nanmean(rows["actor_descriptor_error"])
+    errors = rows["actor_descriptor_error"]
+    known = errors[np.isfinite(errors)]
+    error = known.mean() if len(known) else np.nan
     axes[1, 1].set_title(f"Descriptors asked for and reached\nmean error {error:.3g}")
     explain(figure, facts)
     return figure

@@ -9,12 +9,15 @@ iteration, and each checkpoint lists the iterations that `reevaluations.csv` has
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from elites.files import read_record
 from elites.runs import checkpoint as checkpoints
 from elites.runs import logs
 from elites.runs.directory import (
@@ -24,9 +27,8 @@ from elites.runs.directory import (
     SUMMARY,
     RunDirectory,
     RunError,
-    read_json,
 )
-from elites.words import spans
+from elites.words import ranges, spans
 
 REEVALUATED = "reevaluated"
 """Key of the list of re-evaluated iterations in a checkpoint's information."""
@@ -36,7 +38,7 @@ class Gap(NamedTuple):
     """Iterations without rows in the table at `path`."""
 
     path: Path
-    iterations: list[int]
+    iterations: list[range]
 
     @property
     def text(self) -> str:
@@ -55,29 +57,33 @@ def find(run: RunDirectory, through: int | None = None) -> list[Gap]:
     found = []
     for path, expected in ((run / METRICS, None), (run / REEVALUATIONS, expected_again)):
         try:
-            have = _iterations(path, seeds)
+            have = _iterations(path, seeds)  # sorted
         except RunError:  # damaged: readers of its values report that
             continue
-        last = max([newest, *have]) if through is None else through
-        wanted = range(1, last + 1) if expected is None else expected
-        missing = sorted(i for i in wanted if i <= last and i not in have)
+        last = max([newest, *have[-1:]]) if through is None else through
+        if expected is None:
+            missing = within(have[have <= last], last)
+        else:
+            missing = ranges(i for i in expected - set(have.tolist()) if i <= last)
         if missing:
             found.append(Gap(path, missing))
     return found
 
 
-def in_words(iterations: Sequence[int]) -> str:
+def in_words(iterations: Sequence[range]) -> str:
     """Return iterations as text, such as "iteration 4" or "iterations 4 to 7"."""
-    return f"{'iteration' if len(iterations) == 1 else 'iterations'} {spans(iterations)}"
+    one = sum(map(len, iterations)) == 1
+    return f"{'iteration' if one else 'iterations'} {spans(iterations)}"
 
 
-def within(iterations: np.ndarray, through: int = 0) -> list[int]:
-    """Return the iterations that the column `iterations` of a table lacks.
+def within(iterations: np.ndarray, through: int = 0) -> list[range]:
+    """Return the iterations that the column `iterations` of a table lacks, as ranges.
 
     Iterations are expected up to the last one in the table, and at least up to `through`.
     """
-    have = set(iterations.astype(int).tolist())
-    return [i for i in range(1, max([through, *have]) + 1) if i not in have]
+    have = np.unique(iterations.astype(int))
+    ends = [0, *have.tolist(), max([through, *have[-1:].tolist()]) + 1]
+    return [range(a + 1, b) for a, b in itertools.pairwise(ends) if b > a + 1]
 
 
 def reevaluated(run: RunDirectory, through: int) -> list[int]:
@@ -98,13 +104,14 @@ def _newest(run: RunDirectory) -> tuple[int, set[int]]:
             information = checkpoints.read_manifest(place)["information"]
             iteration, again = int(place.name), set(information.get(REEVALUATED, ()))
             if (run / SUMMARY).exists():  # finished: re-evaluated after the last checkpoint
-                with contextlib.suppress(RunError, OSError, LookupError, TypeError):
-                    again.add(int(read_json(run / FACTS)["iterations"]))
+                with contextlib.suppress(RunError, OSError):
+                    again.add(read_record(run / FACTS, {"iterations": int})["iterations"])
             return iteration, again
     return 0, set()
 
 
-def _iterations(path: Path, seeds: int) -> set[int]:
-    """Return the iterations that the table at a path has rows of all seeds for."""
-    table = logs.read_metrics(path, seeds) if path.exists() else {}
-    return {int(row[0]) for row in table.get("iteration", ())}
+def _iterations(path: Path, seeds: int) -> np.ndarray:
+    """Return the sorted iterations [n] that the table at a path has rows of all seeds for."""
+    if not os.path.lexists(path):
+        return np.zeros(0, int)
+    return logs.read_metrics(path, seeds)["iteration"][:, 0].astype(int)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import evaluation, gaps, logs, snapshots
-from elites.runs.directory import ENVIRONMENT, FACTS, RunDirectory
+from elites.runs import environment, evaluation, gaps, logs, snapshots
+from elites.runs.directory import FACTS, RunDirectory
 from elites.words import duration, plain
 
 
@@ -17,12 +18,12 @@ def describe(run: RunDirectory) -> str:
     config = run.config()
     title = f"{run.path}: {config.algorithm} on {config.task}, {config.seeds} seed(s)"
     lines = [plain(title), ""]
-    if (run / FACTS).exists():
+    if os.path.lexists(run / FACTS):
         facts = directories.read_facts(run)
+        layers = "-".join(map(str, facts.get("policy_layers", ())))
         lines += _rows(
             iterations=f"{facts['iterations']}, for {config.evaluations:,} evaluations",
-            policy=f"{'-'.join(map(str, facts['policy_layers']))}, "
-            f"{facts['policy_parameters']:,} parameters",
+            policy=f"{layers or '?'}, {facts.get('policy_parameters', 0):,} parameters",
             archive=f"{config.hp.cells} cells"
             + (f", of {config.start_from}" if config.start_from else ""),
         )
@@ -42,7 +43,7 @@ def describe(run: RunDirectory) -> str:
     lines += _rows(**_machine(run))
     changed = _changed(config)
     lines += _rows(**{"not the paper's": ", ".join(changed) or "nothing"})
-    if (run.evaluation / "metrics.csv").exists():
+    if os.path.lexists(run.evaluation / "metrics.csv"):
         lines += [
             "",
             *(f"  {row[0]:<34}{row[1]:>12}" for row in evaluation.table(run.evaluation)[1:]),
@@ -74,9 +75,9 @@ def _machine(run: RunDirectory) -> dict[str, str]:
 
     The texts come from environment.json. The dictionary is empty if that file is missing.
     """
-    if not (run / ENVIRONMENT).exists():
+    sessions = environment.read_sessions(run)
+    if not sessions:
         return {}
-    sessions = directories.read_json(run / ENVIRONMENT)
     last = sessions[-1]
     accepted = [change for session in sessions for change in session.get("accepted_changes", ())]
     return {

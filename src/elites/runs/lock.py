@@ -34,31 +34,25 @@ def locked(path: Path) -> Iterator[str | None]:
     made = [p for p in (path, *path.parents) if not p.exists()]
     path.mkdir(parents=True, exist_ok=True)
     refuse_links(path)
-    with path_in_errors(path / LOCK), _open_lock(path / LOCK) as file:
+    with _open_lock(path / LOCK) as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with path_in_errors(path / LOCK):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.seek(0)
             raise InUseError(
-                f"{path} is in use by {file.read().strip() or 'another process'}. Wait for it, or "
-                "end it"
+                f"{path} is in use by {_text(file) or 'another process'}. Wait for it, or end it"
             ) from None
-        file.seek(0)
-        stale = file.read().strip() or None
-        file.seek(0)
-        file.truncate()
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        file.write(f"process {os.getpid()} on {platform.node()} since {now}\n")
-        file.flush()
         try:
+            with path_in_errors(path / LOCK):
+                stale = _text(file) or None
+                _replace(file, f"process {os.getpid()} on {platform.node()} since {now}\n")
             yield stale
         finally:
             # Emptied, not removed: two processes could lock a removed file and its successor. If
             # that fails, the text is recognised as that of a process that has ended.
             with contextlib.suppress(OSError):
-                file.seek(0)
-                file.truncate()
-                file.flush()
+                _replace(file, "")
             if made and [entry.name for entry in path.iterdir()] == [LOCK]:
                 (path / LOCK).unlink()
                 for directory in made:
@@ -66,16 +60,31 @@ def locked(path: Path) -> Iterator[str | None]:
                         directory.rmdir()
 
 
-def _open_lock(path: Path) -> IO[str]:
+def _text(file: IO[bytes]) -> str:
+    """Return the text of an open lock file in one line of at most 200 printable characters."""
+    file.seek(0)
+    text = " ".join(file.read(200).decode("utf-8", "replace").split())
+    return "".join(letter for letter in text if letter.isprintable())
+
+
+def _replace(file: IO[bytes], text: str) -> None:
+    """Replace the text of an open lock file."""
+    file.seek(0)
+    file.truncate()
+    file.write(text.encode())
+
+
+def _open_lock(path: Path) -> IO[bytes]:
     """Open the lock file at a path for reading and writing, and return the open file.
 
-    Creates the file if needed. Does not follow a link.
+    Creates the file if needed. Does not follow a link. The file has no buffer, so that closing it
+    writes nothing and cannot fail.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise RunError(f"{path}: not a plain file. Remove it")
-    return os.fdopen(handle, "r+", encoding="utf-8", errors="replace")
+    return os.fdopen(handle, "r+b", buffering=0)
 
 
 @contextlib.contextmanager

@@ -16,16 +16,17 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import os
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from elites.runs.directory import METRICS, RunDirectory, RunError, flush, path_in_errors, write_text
-from elites.runs.files import read_csv
+from elites.files import RunError, read_csv, shown
+from elites.runs.directory import METRICS, RunDirectory, flush, path_in_errors, write_text
 
 # ------------------------------------------------------------------------------------------- CSV
 
@@ -87,27 +88,73 @@ def _drop_rows_after(path: Path, columns: Sequence[str], iteration: int) -> None
             f"{', '.join(columns)}. Move the file away to continue without it"
         )
     place = header.index("iteration")
-    kept = [row for row in rows if int(row[place]) <= iteration]
-    kept.sort(key=lambda row: int(row[place]))
+    numbers = _column(path, "iteration", [row[place] for row in rows])
+    kept = [rows[i] for i in np.argsort(numbers, kind="stable") if numbers[i] <= iteration]
     named = [dict(zip(header, row, strict=True)) for row in kept]
     complete = [[row.get(name, "nan") for name in columns] for row in named]
     write_text(path, "".join(_line(row) for row in [columns, *complete]))
 
 
-def read_table(path: Path) -> dict[str, np.ndarray]:
-    """Read a CSV file and return its columns as arrays [rows], by name.
+_TEXTS = ("origin",)  # columns of text; all others hold numbers
+_LIMITS = {
+    "iteration": (0, 2**31 - 1),
+    "seed": (0, 2**32 - 1),
+    "cell": (0, 2**31 - 1),
+    "actor_cell": (-1, 2**31 - 1),
+    "evaluations": (0, 2**53),
+    "env_steps": (0, 2**63),
+    "seconds": (0, 10**12),
+}
+"""Lowest and highest number of some columns. All but `seconds` hold whole numbers."""
 
-    Columns of numbers become floats, others stay text. An incomplete last line is skipped.
+
+def read_table(path: Path, needed: Iterable[str] = ()) -> dict[str, np.ndarray]:
+    """Read a CSV file and return its columns as arrays [rows] of floats, by name.
+
+    The column `origin` stays text. An incomplete last line is skipped. Raises a RunError if a
+    column of `needed` is missing, or if a value is not a number.
     """
     header, rows = read_csv(path, unfinished=True)
-    table = {}
-    for i, name in enumerate(header):
-        cells = [row[i] for row in rows]
-        try:
-            table[name] = np.array([float(cell) for cell in cells])
-        except ValueError:
-            table[name] = np.array(cells)
-    return table
+    for name in needed:
+        if name not in header:
+            raise RunError(f"{path}: damaged: it needs a column '{name}' of numbers")
+    return {name: _column(path, name, [row[i] for row in rows]) for i, name in enumerate(header)}
+
+
+def _column(path: Path, name: str, cells: Sequence[str]) -> np.ndarray:
+    """Return the cells of a column as an array. Raises a RunError that names the line if one fails.
+
+    See `_LIMITS` for the numbers that some columns may have.
+    """
+    if name in _TEXTS:
+        return np.array(cells, str)
+    try:
+        values = np.array([float(cell) for cell in cells], float)
+    except ValueError:
+        i = next(i for i, cell in enumerate(cells) if not _is_number(cell))
+        raise RunError(
+            f"{path}: damaged: line {i + 2}: a column '{name}' of numbers has {shown(cells[i])}"
+        ) from None
+    if name in _LIMITS:
+        low, high = _LIMITS[name]
+        whole = name != "seconds"
+        allowed = (values >= low) & (values <= high) & (not whole or values == np.floor(values))
+        if not allowed.all():
+            i = int(np.argmin(allowed))
+            raise RunError(
+                f"{path}: damaged: line {i + 2}: '{name}' must be a {'whole ' * whole}number from "
+                f"{low} to {high}, got {shown(cells[i])}"
+            )
+    return values
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number, as Python reads it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def metrics(run: RunDirectory) -> dict[str, np.ndarray]:
@@ -118,20 +165,24 @@ def metrics(run: RunDirectory) -> dict[str, np.ndarray]:
     by the column `evaluations`, not by row.
     """
     path = run / METRICS
-    return read_metrics(path, run.config().seeds) if path.exists() else {}
+    if not os.path.lexists(path):
+        return {}
+    return read_metrics(path, run.config().seeds, SHOWN)
 
 
-def read_metrics(path: Path, seeds: int) -> dict[str, np.ndarray]:
+SHOWN = ("evaluations", "qd_score", "coverage", "max_fitness", "seconds")
+"""Columns of metrics.csv that readers show. They need `iteration` and `seed` as well."""
+
+
+def read_metrics(path: Path, seeds: int, needed: Iterable[str] = ()) -> dict[str, np.ndarray]:
     """Read a CSV file of iterations and seeds and return its columns as arrays [n, seeds], by name.
 
-    Raises a RunError if the file is damaged or has more than `seeds` seeds.
+    Raises a RunError if the file is damaged, has more than `seeds` seeds, or lacks a column of
+    `needed`.
     """
-    table = read_table(path)
-    if not table:
-        return {}
-    for name in ("iteration", "seed"):
-        if name not in table or table[name].dtype.kind != "f":
-            raise RunError(f"{path}: damaged: it needs a column '{name}' of numbers")
+    table = read_table(path, ("iteration", "seed", *needed))
+    if (table["iteration"] < 1).any():
+        raise RunError(f"{path}: damaged: 'iteration' is 0, and the first iteration is 1")
     found = len(np.unique(table["seed"]))
     if found > seeds:
         raise RunError(f"{path}: it has rows of {found} seeds, but the run has {seeds}")

@@ -214,7 +214,8 @@ class Logs:
             ("iteration", "seed", "evaluations", *REEVALUATION_COLUMNS, "seconds"),
             through,
         )
-        self._reevaluated = {int(i) for i in read_table(run / REEVALUATIONS)["iteration"]}
+        table = read_table(run / REEVALUATIONS, ("iteration",))
+        self._reevaluated = {int(i) for i in table["iteration"]}
         lost = last.information.get(gaps.REEVALUATED, ()) if last else ()
         self._ever_reevaluated = {*self._reevaluated, *lost}
         self._warned = False

@@ -23,7 +23,7 @@ from elites.runs import gaps, logs, unchanged
 from elites.runs import job as jobs
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
-from elites.runs.directory import RunDirectory, RunError
+from elites.runs.directory import CONFIG, METRICS, RunDirectory, RunError
 from elites.tasks.task import Task
 from elites.training import Run
 
@@ -54,22 +54,27 @@ def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Ru
     `iteration` selects the checkpoint, by default the newest.
     """
     found, iteration = Reader(run).load(iteration)
-    metrics = _every_iteration(logs.metrics(run), iteration, found.algorithm)
+    metrics = _every_iteration(run, logs.metrics(run), iteration, found.algorithm)
     return dataclasses.replace(found, metrics=metrics), iteration
 
 
 def _every_iteration(
-    table: Mapping[str, np.ndarray], through: int, algorithm: Algorithm
+    run: RunDirectory, table: Mapping[str, np.ndarray], through: int, algorithm: Algorithm
 ) -> dict[str, np.ndarray]:
     """Return metrics [iterations, seeds] by name, with a row for every iteration up to `through`.
 
     `table` are the columns of metrics.csv. Rows that it lacks are NaN except for `evaluations`.
+    Raises a RunError if it has iterations that the run does not have.
     """
     have = table.get("iteration", np.zeros((0, 0)))
     if not len(have):
         return {}
     rows = have[:, 0].astype(int) - 1
     count = max(through, rows[-1] + 1)
+    if count > max(through, total := directories.read_facts(run)["iterations"]):
+        raise RunError(
+            f"{run / METRICS}: damaged: it has iteration {count}, but the run ends with {total}"
+        )
     result = {}
     for name in table:
         if name not in ("iteration", "seed"):
@@ -89,9 +94,12 @@ class Reader:
 
         Raises a ValueError if the run does not fit its task, or names a file that is not trusted.
         """
-        self._run, self._config = run, run.config().check()
+        self._run, self._config = run, run.checked_config()
         trust.require(run.path, self._config.task, self._config.algorithm)
-        self._job = jobs.build(self._config, run)
+        try:
+            self._job = jobs.build(self._config, run)
+        except ValueError as error:
+            raise ValueError(f"{run / CONFIG}: {error}") from None
         unchanged.check_loaded(run, self._job)
         expected = self._job.expected_arrays.items()
         self._expected = {name: what for name, what in expected if jobs.is_weight(name)}

@@ -56,8 +56,8 @@ def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_tas
     `wanted` maps the saved configuration to the requested one. Raises a ValueError if the two
     differ in a field that affects the results.
     """
-    saved = RunDirectory(path).config()
-    config = wanted(saved).check()
+    saved = RunDirectory(path).checked_config()
+    config = wanted(saved)
     differing = configs.differences(saved, config)
     if differing:
         raise ValueError(

@@ -6,15 +6,18 @@ bytes than allowed. It then leaves no files behind.
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
 import shutil
 import stat
+import struct
 import tempfile
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
+from elites import files
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs import lock
@@ -29,6 +32,11 @@ _LAYOUT = re.compile(
 )
 MAX_SIZE = 1.0
 """Default limit for the unpacked size of a run, in gigabytes."""
+_DAMAGE = (
+    zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OverflowError, zlib.error,
+    struct.error, UnicodeDecodeError, lzma.LZMAError,
+)  # fmt: skip
+"""Errors of the module zipfile that damage of a file causes."""
 _MAX_RATIO = 20  # a run of any size may unpack to this many times the size of its zip
 
 
@@ -64,7 +72,7 @@ def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirecto
     `max_size` limits the unpacked size, in gigabytes. On failure, no files are left behind.
     """
     directories.refuse_existing(output)
-    if not source.is_file():
+    if not source.exists():
         raise ValueError(f"{source}: no such file")
     if not max_size > 0:
         raise ValueError(f"--max-size must be above 0, got {max_size:g}")
@@ -73,7 +81,7 @@ def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirecto
     # Each process has its own directory, because two may unpack at the same time.
     temporary = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=parent))
     try:
-        with zipfile.ZipFile(source) as file:
+        with files.open_file(source, follow=True) as opened, zipfile.ZipFile(opened) as file:
             members = [info for info in file.infolist() if not info.is_dir()]
             _refuse_unsafe(source, members)
             _refuse_large(source, members, max_size, parent)
@@ -86,7 +94,7 @@ def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirecto
         if last:
             (temporary / "checkpoints" / "last").symlink_to(last[-1].name)
         _put_in_place(temporary, output)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
+    except _DAMAGE as error:
         raise RunError(f"{source}: not a zip file that can be read: {error}") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

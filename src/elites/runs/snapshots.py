@@ -38,7 +38,7 @@ def paths(run: RunDirectory) -> list[Path]:
 
     A snapshot is the archive without its policies. Its file name is the iteration.
     """
-    return sorted(run.snapshots.glob("[0-9]*.npz")) if run.snapshots.is_dir() else []
+    return sorted(run.snapshots.glob(f"{'[0-9]' * 9}.npz")) if run.snapshots.is_dir() else []
 
 
 def newest(run: RunDirectory) -> dict[str, np.ndarray] | None:
@@ -75,6 +75,8 @@ def read(run: RunDirectory, path: Path) -> dict[str, np.ndarray]:
                 f"{path}: damaged: {name} is {found.dtype}{list(found.shape)}, this run has "
                 f"{'numbers' if kind == 'f' else 'integers'}{list(shape)}"
             )
+    if not np.isfinite(arrays["centroids"]).all():
+        raise RunError(f"{path}: damaged: centroids are not all finite")
     return {**arrays, "iteration": np.array(int(path.stem))}
 
 

@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from elites import references, training
+from elites.files import read_record
 from elites.output import warn
 from elites.runs import fingerprints
 from elites.runs.config import Config
 from elites.runs.directory import FACTS, RunDirectory
-from elites.runs.files import read_record
 from elites.runs.job import Job
 
 FINGERPRINT = "fingerprint"

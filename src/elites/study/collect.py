@@ -9,10 +9,8 @@ columns `seed`, `task` and `label` are needed if there are several of them.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import functools
-import io
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from elites.files import read_foreign_csv, shown
 from elites.references import short_name
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.directory import METRICS, RunDirectory, RunError
-from elites.runs.files import read_text
 from elites.study.study import Item, Study
 from elites.words import counted
 
@@ -131,7 +129,7 @@ def collect(study: Study) -> Results:
                 refuse_taken_labels(path, theirs, algorithms)
                 algorithms |= {group.label for group in theirs}
                 found += theirs
-            except ValueError as error:
+            except (ValueError, OSError) as error:
                 problems.append(str(error))
     return Results(found, problems)
 
@@ -149,7 +147,7 @@ def _add_run(
     iterations to `problems`.
     """
     run = study.run(item)
-    table = logs.metrics(run) if run.exists() else {}
+    table = logs.metrics(directories.existing(run.path)) if run.exists() else {}
     begun, done = len(table.get("iteration", ())) > 0, study.state(item) == "done"
     if not begun and not done:
         return
@@ -162,9 +160,14 @@ def _add_run(
         tables.append(table)
         group.seeds += list(item.seed_numbers)
     if done:
-        final = logs.read_table(run.evaluation / "metrics.csv")
+        final = evaluation.read_metrics(run.evaluation)
         last = group.facts["iterations"]
-        if (final["iteration"] != last).any():
+        if len(final["seed"]) != item.seeds:
+            raise RunError(
+                f"{run.evaluation / 'metrics.csv'}: damaged: it has {len(final['seed'])} rows, but "
+                f"the run has {counted(item.seeds, 'seed')}"
+            )
+        if (final.get("iteration", np.zeros(1)) != last).any():
             raise ValueError(
                 f"{run.evaluation} is not of iteration {last}, the run's last. Evaluate it again "
                 f"with 'elites evaluate {run.path}'"
@@ -253,9 +256,9 @@ def read_imported(path: Path, known_tasks: Sequence[str]) -> list[Group]:
             seed = int(row.get("seed") or 0)
             x, y = float(row["evaluations"]), float(row["value"])
         except ValueError:
-            raise ValueError(f"{where}: not a number in {row}") from None
-        if not np.isfinite([x, y]).all():
-            raise ValueError(f"{where}: not a finite number in {row}")
+            raise ValueError(f"{where}: not a number in {shown(row)}") from None
+        if not max(abs(x), abs(y)) < 1e30:  # also refuses NaN
+            raise ValueError(f"{where}: not a finite number below 1e30 in {shown(row)}")
         first = lines.setdefault((task, label, metric, seed, x), number)
         if first != number:
             several = "" if "seed" in row else ". Number the seeds in a column 'seed'"
@@ -273,12 +276,7 @@ def _imported_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
     Column names are in lower case. Names and values have no spaces around them. Raises a ValueError
     if the file is not such a table.
     """
-    reader = csv.reader(io.StringIO(read_text(path, error=ValueError), newline=""))
-    try:
-        found = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
-    except csv.Error as error:
-        raise ValueError(f"{path}: not a CSV file: {error}") from None
-    filled = [(number, cells) for number, cells in found if any(cells)]
+    filled = read_foreign_csv(path)
     columns = [name.lower() for name in filled[0][1]] if filled else []
     needed = ("evaluations", "metric", "value")
     if len(filled) < 2 or not set(needed) <= set(columns):

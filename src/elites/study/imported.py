@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elites import tasks
+from elites import files, tasks
 from elites.runs import directory as directories
-from elites.runs import files
 from elites.study import collect
 from elites.study.study import Study
 
@@ -18,10 +17,10 @@ def add(study: Study, path: Path) -> None:
     file again changes nothing. Raises a ValueError if the file has a mistake or a label that is in
     use.
     """
-    if not path.is_file():
+    if not path.exists():
         raise ValueError(f"{path}: no such file")
     groups = collect.read_imported(path, [tasks.short_name(item.task) for item in study.items()])
-    text = files.read_text(path, error=ValueError)
+    text = files.read_text(path, error=ValueError, follow=True)
     copy = study.imported / path.name
     if copy.exists():
         if files.read_text(copy) != text:

@@ -26,6 +26,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from elites import trust
+from elites.files import RunError, read_bytes, read_text
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs.directory import RunDirectory
@@ -80,7 +81,7 @@ class RayEngine:
             actor = ray.remote(num_cpus=0, max_restarts=-1)(_Collector)
             actor = actor.options(scheduling_strategy=here)
             self._collector = actor.remote(str(study.path.resolve()))
-        location = _Location(str(study.path.resolve()), token.read_text(), self._in_place)
+        location = _Location(str(study.path.resolve()), read_text(token), self._in_place)
         task = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=0)(_compute)
         plan = directories.read_json(study.path / PLAN)
         self._starts += 1
@@ -157,8 +158,8 @@ class _Location(NamedTuple):
         """Return whether this machine sees the study's directory: it can read the token there."""
         if not self.in_place:
             return False
-        with contextlib.suppress(OSError):
-            return (Path(self.path) / TOKEN).read_text() == self.token
+        with contextlib.suppress(OSError, RunError):
+            return read_text(Path(self.path) / TOKEN) == self.token
         return False
 
 
@@ -272,7 +273,7 @@ def new_files(run: Path, sent: set[str]) -> Files:
         if final and name in sent:
             continue
         with contextlib.suppress(FileNotFoundError):  # an old checkpoint was removed meanwhile
-            files[name] = (run / name).read_bytes()
+            files[name] = read_bytes(run / name)
             sent.add(name)
     return files
 

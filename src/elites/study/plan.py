@@ -22,12 +22,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from elites import references
+from elites import files, references
 from elites import tasks as registry
 from elites.core import catalogue
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
-from elites.runs import files
+from elites.files import shown
 from elites.runs.config import Config, preset
 
 PAPER_TASKS = ("ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni")
@@ -105,10 +105,10 @@ def read(name: str) -> Plan:
         raise ValueError(
             f"unknown plan '{name}'.{suggestion(name, BUILT_IN)} Known: {known}; or a TOML file"
         )
-    if not path.is_file():
+    if not path.exists():
         raise ValueError(f"{name}: no such file")
-    text = files.read_text(path, error=ValueError)
-    return from_values(files.read_toml(path), name, text)
+    values = files.read_toml(path)
+    return from_values(values, name, files.read_text(path, error=ValueError, follow=True))
 
 
 def from_values(values: Mapping[str, Any], where: str, text: str = "", saved: bool = False) -> Plan:
@@ -141,7 +141,7 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "", saved: bo
             raise refusal(f"{name} is missing. Give a list of names")
         entries = values[name]
         if not isinstance(entries, list | tuple) or not all(isinstance(e, str) for e in entries):
-            raise refusal(f"{name} must be a list of names, got {entries!r}", name)
+            raise refusal(f"{name} must be a list of names, got {shown(entries)}", name)
         if not entries:
             raise refusal(f"{name} is empty. Give at least one name", name)
         for entry in entries:
@@ -161,9 +161,9 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "", saved: bo
     for name in ("seeds", "first_seed", "evaluations", "checkpoint_every", "reevaluate_every"):
         value = values.get(name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            raise refusal(f"{name} must be a whole number, got {value!r}", name)
+            raise refusal(f"{name} must be a whole number, got {shown(value)}", name)
     if not isinstance(values.get("preset", ""), str):
-        raise refusal(f"preset must be a name, got {values['preset']!r}", "preset")
+        raise refusal(f"preset must be a name, got {shown(values['preset'])}", "preset")
     if not isinstance(values.get("hp", {}), Mapping):
         raise refusal("hp must be a table of hyperparameters", "hp")
     try:
@@ -203,7 +203,8 @@ def refuse_small_budget(plan: Plan, where: str) -> None:
     path = Path(where)
     line = None
     if where not in BUILT_IN and path.is_file():
-        line = _line_of(path.read_text(encoding="utf-8"), ("evaluations",))
+        text = files.read_text(path, error=ValueError, follow=True)
+        line = _line_of(text, ("evaluations",))
     place = f"{where}, line {line}" if line else where
 
     for task, algorithm in plan.pairs():

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from elites import files, presets
 from elites.references import short_name
 from elites.runs import directory as directories
 from elites.runs import evaluation
@@ -86,23 +88,21 @@ class Study:
 
     def exists(self) -> bool:
         """Return whether the directory holds a study: it has the file `plan.json`."""
-        return (self.path / PLAN).is_file()
+        return os.path.lexists(self.path / PLAN)
 
     def plan(self) -> Plan:
         """Read the plan of the study from `plan.json` and return it."""
         where = self.path / PLAN
-        data = directories.read_json(where)
-        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+        data = files.read_record(where, {"format": int})
+        if data.pop("format") != FORMAT:
             raise RunError(f"{where}: not a plan that this version of elites reads")
         return from_values(data, str(where), saved=True)
 
     def items(self) -> list[Item]:
         """Read the runs of the study from `index.json` and return them."""
         where = self.path / INDEX
-        try:
-            return [Item(**entry) for entry in directories.read_json(where)["runs"]]
-        except (KeyError, TypeError) as error:
-            raise RunError(f"{where}: damaged: {error}") from None
+        entries = files.read_record(where, {"runs": list})["runs"]
+        return [_item(f"{where}, run {i}", entry) for i, entry in enumerate(entries, start=1)]
 
     def write_items(self, items: Sequence[Item]) -> None:
         """Write the runs of the study to `index.json`."""
@@ -127,6 +127,24 @@ class Study:
         if (run / directories.SUMMARY).exists() or evaluation.is_complete(run):
             return "done"
         return "failed" if item.attempts >= ATTEMPTS else "queued"
+
+
+def _item(where: str, entry: Any) -> Item:
+    """Return a run of the index, from its entry there. `where` names the entry in errors."""
+    fields = {"task": str, "algorithm": str, "first_seed": int, "seeds": int}
+    optional = {"attempts": int, "error": str}
+    files.check_record(entry, where, fields, optional=optional)
+    for name in entry:
+        if name not in (*fields, *optional):
+            raise RunError(f"{where}: damaged: unknown field {files.shown(name)}")
+    if not 1 <= entry["seeds"] <= presets.MAX_SEEDS or not 0 <= entry["first_seed"] < 2**31:
+        raise RunError(
+            f"{where}: damaged: {entry['seeds']} seeds from {entry['first_seed']} on are not seeds"
+        )
+    item = Item(**entry)
+    if "/" in item.name or not item.name.isprintable() or len(item.name.encode()) > 200:
+        raise RunError(f"{where}: damaged: {files.shown(item.name)} is not the name of a run")
+    return item
 
 
 def existing(path: Path) -> Study:
@@ -156,7 +174,7 @@ def open_study(path: Path, plan: Plan) -> Study:
             raise ValueError(
                 f"{path} holds another study: {'; '.join(differing)}. Choose another --output"
             )
-        if not (path / INDEX).exists():
+        if not os.path.lexists(path / INDEX):
             study.write_items(_first_items(plan))
         _refuse_strange_items(study, plan)
         return study

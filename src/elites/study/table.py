@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from elites import output
+from elites.files import open_file, read_record
 from elites.runs.directory import FACTS, METRICS, RunError
-from elites.runs.files import read_record
 from elites.study.study import Item, Study
 from elites.words import columns, duration, plain, shortened
 
@@ -50,7 +50,7 @@ def _ends(path: Path) -> tuple[list[str], list[str]]:
 
     Does not read the rows between them.
     """
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         file.readline()
         first = file.readline().decode().strip().split(",")
         file.seek(0, os.SEEK_END)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic
@@ -18,6 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from elites import files
+from elites.arrays import read_arrays
 from elites.core.algorithm import S
 from elites.core.td3 import Losses
 from elites.core.types import Array, Evaluation, Request, Transitions
@@ -91,13 +92,8 @@ def load(path: Path, facts: Facts, shapes: S) -> Saved[S]:
     Raises a ValueError if the file is damaged, or if its facts (algorithm, task, seed, ...) or the
     shapes of its state differ from the given ones.
     """
-    try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        information = json.loads(str(arrays.pop("search")))
-        position = Position(**information["position"])
-    except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is not a saved search, or is damaged: {error}") from None
+    arrays = read_arrays(path, error=ValueError)
+    information, position = _information(path, arrays)
     if information.get("format") != FORMAT:
         raise ValueError(f"{path} has format {information.get('format')}; this is {FORMAT}")
     for name, value in facts.items():
@@ -106,14 +102,28 @@ def load(path: Path, facts: Facts, shapes: S) -> Saved[S]:
                 f"{path} was saved by another search: {name} is {information.get(name)!r}, "
                 f"not {value!r}"
             )
-    return Saved(
-        position,
-        _state(path, shapes, arrays),
-        _request(arrays),
-        _evaluation(arrays),
-        _losses(arrays),
-        {name.removeprefix("metrics/"): arrays[name] for name in _those_of("metrics", arrays)},
-    )
+    state = _state(path, shapes, arrays)
+    try:
+        request, started, losses = _request(arrays), _evaluation(arrays), _losses(arrays)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: {type(error).__name__}: {error}") from None
+    metrics = {name.removeprefix("metrics/"): arrays[name] for name in _those_of("metrics", arrays)}
+    return Saved(position, state, request, started, losses, metrics)
+
+
+def _information(path: Path, arrays: dict[str, np.ndarray]) -> tuple[dict[str, Any], Position]:
+    """Take the facts of a saved search out of its arrays, and return them and its position."""
+    try:
+        information = json.loads(str(arrays.pop("search")))
+        position = files.check_record(information["position"], "position", _POSITION, ValueError)
+        if min(position.values()) < 0:
+            raise ValueError(f"position is {position}")
+        return information, Position(**position)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not a saved search, or is damaged: {error}") from None
+
+
+_POSITION = {"iteration": int, "round": int, "told": int}
 
 
 def _named(prefix: str, tree: object) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs import evaluation, gaps, logs, snapshots
+from elites.runs import environment, evaluation, gaps, logs, snapshots
 from elites.runs.checkpoint import WEIGHTS
 from elites.runs.directory import CONFIG, ENVIRONMENT, FACTS, METRICS, RunDirectory, RunError
 from elites.runs.voronoi import polygons
@@ -64,8 +64,8 @@ def identity(run: RunDirectory) -> str:
     start: Any = run.config().to_json()
     if is_inside(run, run / ENVIRONMENT):
         # A damaged file is ignored.
-        with contextlib.suppress(RunError, LookupError, TypeError):
-            start = directories.read_json(run / ENVIRONMENT)[0]
+        with contextlib.suppress(RunError, OSError):
+            start = next(iter(environment.read_sessions(run)), start)
     return hashlib.sha256(json.dumps(start, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -114,9 +114,9 @@ def _trained_on(run: RunDirectory) -> str | None:
     Recordings are made on the CPU.
     """
     try:
-        session = directories.read_json(run / ENVIRONMENT)[-1]
-        return None if session["backend"] == "cpu" else plain(str(session["device"]), 200)
-    except (OSError, RunError, LookupError, TypeError):
+        session = environment.read_sessions(run)[-1]
+        return None if session["backend"] == "cpu" else plain(session["device"], 200)
+    except (OSError, RunError, IndexError):
         return None  # the device is only displayed
 
 
@@ -185,16 +185,20 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
     }
     folder = _evaluations(run).get(iteration)
     if folder is not None:
-        columns |= _errors(folder, iteration, seed, len(fitness))
+        columns |= _errors(folder, iteration, seed, snapshot["centroids"].shape)
     return {name: to_lists(values) for name, values in columns.items()}
 
 
-def _errors(folder: Path, iteration: int, seed: int, count: int) -> dict[str, np.ndarray]:
-    """Return the results of a re-evaluation of one seed: arrays [count] with a value for each cell.
+def _errors(
+    folder: Path, iteration: int, seed: int, shape: tuple[int, ...]
+) -> dict[str, np.ndarray]:
+    """Return the results of a re-evaluation of one seed: arrays [cells] with a value for each cell.
 
-    `folder` is that of the re-evaluation. Cells without results are NaN.
+    `folder` is that of the re-evaluation, `shape` that of the centroids. Cells without results are
+    NaN.
     """
-    table = logs.read_table(folder / "cells.csv")
+    count, size = shape
+    table = evaluation.read_cells(folder, count, size)
     # While an evaluation is written, its cells are newer than its metrics, so they are checked.
     rows = (table["seed"] == seed) & (table.get("iteration", iteration) == iteration)
     cell = table["cell"][rows].astype(int)
@@ -245,7 +249,7 @@ def _table(path: Path, seeds: int, _changed: int, _size: int) -> dict[str, np.nd
     Cached, because every open page requests the metrics every few seconds. A new time of change or
     size of the file makes a new entry.
     """
-    return logs.read_metrics(path, seeds)
+    return logs.read_metrics(path, seeds, logs.SHOWN)
 
 
 def seed_index(run: RunDirectory, seed: int) -> int:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from elites.files import shown
 from elites.physics.reading.colliders import Collider, read_colliders
 from elites.physics.reading.fields import (
     ModelError,
@@ -53,7 +54,7 @@ def _read_body(entry: Mapping[str, Any], label: str) -> Body:
     check_fields(frozen, "position rotation all", where)
     fixed = frozen.get("all", False)
     if not isinstance(fixed, bool):
-        raise ModelError(f"{where}: all must be true or false, got {fixed!r}")
+        raise ModelError(f"{where}: all must be true or false, got {shown(fixed)}")
     colliders = read_colliders(entry, label, fixed)
     if fixed:
         return Body(entry["name"], fixed, colliders)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from elites.files import shown
 from elites.physics import rotations
 from elites.physics.reading.fields import (
     ModelError,
@@ -124,5 +125,5 @@ def _read_capsule(shape: Mapping[str, Any], where: str) -> tuple[tuple[float, ..
         raise ModelError(f"{where}: length {length} is less than twice the radius")
     end = shape.get("end", 0)
     if isinstance(end, bool) or end not in (-1, 0, 1):
-        raise ModelError(f"{where}: end must be -1, 0 or 1, got {end!r}")
+        raise ModelError(f"{where}: end must be -1, 0 or 1, got {shown(end)}")
     return (radius, length), int(end)

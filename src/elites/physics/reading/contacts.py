@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from elites.files import shown
 from elites.physics.reading.bodies import Body
 from elites.physics.reading.fields import ModelError, check_fields, read_list
 from elites.physics.tables import GroundContacts, WallContacts, column, columns, indices
@@ -39,7 +40,7 @@ def _read_pair(entry: Any, bodies: Mapping[str, Body], where: str) -> tuple[Body
     names = [entry.get("first"), entry.get("second")]
     for name in names:
         if not isinstance(name, str) or name not in bodies:
-            raise ModelError(f"{where}: no body named {name!r}; known: {', '.join(bodies)}")
+            raise ModelError(f"{where}: no body named {shown(name)}; known: {', '.join(bodies)}")
     robot, scenery = sorted((bodies[name] for name in names), key=lambda body: body.fixed)
     if robot.fixed:
         return None

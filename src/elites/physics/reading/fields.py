@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from elites.files import shown
+
 # Single precision runs out of range above this number and below its inverse.
 _LARGEST = 1e30
 
@@ -23,7 +25,7 @@ def check_fields(node: Any, known: str, where: str) -> None:
     `known` holds the names of the allowed fields, separated by spaces.
     """
     if not isinstance(node, Mapping):
-        raise ModelError(f"{where}: expected an object with named fields, got {node!r}")
+        raise ModelError(f"{where}: expected an object with named fields, got {shown(node)}")
     for field in node:
         if field not in known.split():
             raise ModelError(f"{where}: unknown field '{field}'; known: {known or 'none'}")
@@ -38,7 +40,7 @@ def read_list(node: Mapping[str, Any], field: str, where: str, required: bool = 
         return []
     value = node.get(field)
     if not isinstance(value, list):
-        raise ModelError(f"{where}: {field} must be a list, got {value!r}")
+        raise ModelError(f"{where}: {field} must be a list, got {shown(value)}")
     return value
 
 
@@ -46,7 +48,7 @@ def read_object(node: Mapping[str, Any], field: str, where: str) -> Mapping[str,
     """Return the JSON object in a field of `node`, or an empty one if the field is missing."""
     value = node.get(field, {})
     if not isinstance(value, Mapping):
-        raise ModelError(f"{where}: {field} must be an object, got {value!r}")
+        raise ModelError(f"{where}: {field} must be an object, got {shown(value)}")
     return value
 
 
@@ -65,11 +67,13 @@ def read_number(
     value = node.get(field, default)
     # The comparison comes before the conversion: a whole number of 400 digits is not a float.
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LARGEST:
-        raise ModelError(f"{where}: {field} must be a number below {_LARGEST:g}, got {value!r}")
+        raise ModelError(
+            f"{where}: {field} must be a number below {_LARGEST:g}, got {shown(value)}"
+        )
     if above is not None and value <= above:
-        raise ModelError(f"{where}: {field} must be greater than {above:g}, got {value!r}")
+        raise ModelError(f"{where}: {field} must be greater than {above:g}, got {shown(value)}")
     if value != 0 and abs(value) < 1 / _LARGEST:
-        raise ModelError(f"{where}: {field} is too small for single precision, got {value!r}")
+        raise ModelError(f"{where}: {field} is too small for single precision, got {shown(value)}")
     return float(value)
 
 
@@ -80,7 +84,7 @@ def read_nonnegative(node: Mapping[str, Any], field: str, where: str) -> float:
     """
     value = read_number(node, field, where, default=0.0)
     if value < 0:
-        raise ModelError(f"{where}: {field} must not be negative, got {value!r}")
+        raise ModelError(f"{where}: {field} must not be negative, got {shown(value)}")
     return value
 
 
@@ -103,7 +107,9 @@ def read_reference(node: Any, field: str, index: Mapping[str, int], where: str, 
     """
     value = node.get(field) if isinstance(node, Mapping) else None
     if not isinstance(value, str) or value not in index:
-        raise ModelError(f"{where}: {field}: no {kind} named {value!r}; known: {', '.join(index)}")
+        raise ModelError(
+            f"{where}: {field}: no {kind} named {shown(value)}; known: {', '.join(index)}"
+        )
     return index[value]
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from elites import files
+from elites.files import shown
 from elites.physics.reading.bodies import Body, read_bodies
 from elites.physics.reading.contacts import contact_tables
 from elites.physics.reading.fields import ModelError, check_fields, read_number, read_vector
@@ -23,11 +24,11 @@ _FIELDS = (
 
 def load(path: Path) -> Model:
     """Read a body model from a JSON file, check it and return it."""
+    data = files.read_json(Path(path), ModelError, follow=True)
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ModelError(f"{path}: not valid JSON: {error}") from None
-    return build(data, Path(path).stem)
+        return build(data, Path(path).stem)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
 
 
 def build(data: Mapping[str, Any], name: str = "model") -> Model:
@@ -69,7 +70,9 @@ def build(data: Mapping[str, Any], name: str = "model") -> Model:
 def _read_substeps(data: Mapping[str, Any], name: str) -> int:
     substeps = data.get("substeps")
     if not isinstance(substeps, int) or isinstance(substeps, bool) or substeps < 1:
-        raise ModelError(f"{name}: substeps must be a whole number of at least 1, got {substeps!r}")
+        raise ModelError(
+            f"{name}: substeps must be a whole number of at least 1, got {shown(substeps)}"
+        )
     return substeps
 
 

@@ -1,0 +1,125 @@
+"""Read arrays from .npz files that may be damaged or come from somebody else.
+
+Arrays are plain `.npy` files inside an uncompressed zip. Nothing is unpickled. No array is
+allocated before its header has been compared with the size of the file, and with what is expected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elites import files
+from elites.files import Error, RunError
+
+
+def read_arrays(
+    path: Path, entries: Mapping[str, Any] | None = None, error: Error = RunError
+) -> dict[str, np.ndarray]:
+    """Read an .npz file and return its arrays by name.
+
+    `entries` gives the shape, type and SHA-256 of every array. If it is given, the file must have
+    the same arrays. Raises `error` for wrong sizes, before memory is allocated, and for other
+    damage.
+    """
+    try:
+        with files.open_file(path, error=error) as file, zipfile.ZipFile(file) as archive:
+            members = _members(path, archive, entries, error)
+            return {
+                name: _read_member(path, archive, info, name, (entries or {}).get(name), error)
+                for name, info in members.items()
+            }
+    except (error, FileNotFoundError, MemoryError):
+        raise
+    except Exception as problem:  # the formats have many ways to be damaged
+        raise error(f"{path}: damaged: {problem}") from None
+
+
+def _members(
+    path: Path, archive: zipfile.ZipFile, entries: Mapping[str, Any] | None, error: Error
+) -> dict[str, zipfile.ZipInfo]:
+    """Return the members of an .npz file by the name of their array, sorted.
+
+    Raises `error` if they are not those of `entries`.
+    """
+    members = {info.filename: info for info in archive.infolist()}
+    wanted = {f"{name}.npy" for name in entries} if entries is not None else set(members)
+    if set(members) != wanted or not all(name.endswith(".npy") for name in members):
+        missing = ", ".join(sorted(wanted - set(members))) or "nothing"
+        extra = ", ".join(sorted(set(members) - wanted)) or "nothing"
+        raise error(f"{path}: damaged: missing {missing}; extra {extra}")
+    return {member.removesuffix(".npy"): members[member] for member in sorted(members)}
+
+
+def _read_member(
+    path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, entry, error: Error
+) -> np.ndarray:
+    """Read one array of an .npz file, compare it with its entry, and return it."""
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise error(f"{path}: {name} is compressed; checkpoints are not")
+    with archive.open(info) as member:
+        try:
+            version = np.lib.format.read_magic(member)
+            if version != (1, 0):
+                raise ValueError(f"version {version} of the .npy format")
+            have, fortran, kind = np.lib.format.read_array_header_1_0(member)
+        except (ValueError, SyntaxError, RecursionError) as problem:
+            raise error(f"{path}: {name}: damaged: {problem}") from None
+        if kind.hasobject or kind.fields is not None or fortran or any(n < 0 for n in have):
+            raise error(f"{path}: {name} is not a plain array of numbers")
+        if entry is not None and (list(have), kind.str) != (entry["shape"], entry["dtype"]):
+            raise error(
+                f"{path}: {name} is {type_name(kind.str)}{list(have)}, the manifest says "
+                f"{type_name(entry['dtype'])}{entry['shape']}"
+            )
+        size = kind.itemsize * int(np.prod(have, dtype=object))
+        if size != info.file_size - member.tell():
+            raise error(
+                f"{path}: {name} claims {size:,} bytes and has {info.file_size - member.tell():,}"
+            )
+        if archive.fp is not None and size > os.fstat(archive.fp.fileno()).st_size:
+            raise error(f"{path}: {name} claims more bytes than the file has")
+        array = np.empty(have, kind)
+        _fill(path, array, member, name, error)
+    if entry is not None and digest(array) != entry["sha256"]:
+        raise error(f"{path}: {name}: damaged: its checksum does not match")
+    return array
+
+
+def _fill(path: Path, array: np.ndarray, member, name: str, error: Error) -> None:
+    """Read the bytes of an array from an open member of a zip file."""
+    if not array.nbytes:
+        return
+    view = memoryview(_raw(array))
+    while len(view):
+        count = member.readinto(view)
+        if not count:
+            raise error(f"{path}: {name}: damaged: it ends early")
+        view = view[count:]
+
+
+def digest(array: np.ndarray) -> str:
+    """Return the SHA-256 of an array's bytes, as hexadecimal text."""
+    return hashlib.sha256(memoryview(_raw(np.asarray(array, order="C")))).hexdigest()
+
+
+def _raw(array: np.ndarray) -> Any:
+    """Return an array's bytes as a flat array of uint8, without copying them."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def type_name(dtype: str) -> str:
+    """Return the plain name of an array type, such as "float32" for "<f4".
+
+    Returns an unknown type unchanged.
+    """
+    try:
+        return np.dtype(dtype).name
+    except (TypeError, ValueError, SyntaxError):
+        return dtype

@@ -1,0 +1,289 @@
+"""Read files that may have been truncated, edited or replaced since they were written.
+
+Every file that elites reads is read here. A reader checks, in this order:
+
+    kind       only plain files are read: a pipe would block forever, a link may lead elsewhere
+    size       before anything is read
+    encoding   UTF-8, with or without a byte order mark
+    values     how deeply they are nested, and that numbers and texts can be used
+    schema     the fields or columns that a file must have, and their types
+
+Every error is one line that names the file, what is wrong with it, and the field if there is one.
+"""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import math
+import os
+import stat
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+MEGABYTE = 10**6
+DEPTH = 50  # of nested lists and tables
+Rows = list[list[str]]
+Error = type[Exception]
+
+
+class RunError(Exception):
+    """Something is wrong with a run. The message says what, where, and what to do."""
+
+
+# --------------------------------------------------------------------------------- kind and size
+
+
+def open_file(
+    path: Path, most: int | None = None, error: Error = RunError, follow: bool = False
+) -> IO[bytes]:
+    """Open a plain file of at most `most` bytes and return it.
+
+    A symbolic link is refused unless `follow` is true, because it may lead out of a run. Raises
+    `error` if the file is of another kind or too large, and an OSError if it cannot be opened.
+    """
+    # O_NONBLOCK, because opening a pipe without a writer would block.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        handle = os.open(path, flags)
+    except OSError as problem:
+        if problem.errno == errno.ELOOP and not follow and os.path.islink(path):
+            raise error(
+                f"{path} is a symbolic link, and elites follows none inside of a run. Replace it "
+                "by what it points to"
+            ) from None
+        if problem.errno == errno.ENXIO:  # a socket
+            raise error(f"{path}: not a plain file") from None
+        raise
+    try:
+        _check_kind(path, os.fstat(handle), most, error)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _check_kind(path: Path, status: os.stat_result, most: int | None, error: Error) -> None:
+    """Raise an error if a file is not a plain one of at most `most` bytes."""
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise error(f"{path}: not a plain file")
+    if most is not None and status.st_size > most:
+        raise error(
+            f"{path}: has {status.st_size / MEGABYTE:,.0f} MB, more than the "
+            f"{most / MEGABYTE:,.0f} MB that such a file may have"
+        )
+
+
+def read_bytes(
+    path: Path, most: int | None = None, error: Error = RunError, follow: bool = False
+) -> bytes:
+    """Return the contents of a plain file of at most `most` bytes. See `open_file`."""
+    with open_file(path, most, error, follow) as file:
+        return file.read(-1 if most is None else most + 1)
+
+
+# -------------------------------------------------------------------------------------- encoding
+
+
+def read_text(
+    path: Path, most: int = 64 * MEGABYTE, error: Error = RunError, follow: bool = False
+) -> str:
+    """Return the contents of a UTF-8 text file of at most `most` bytes, without a byte order mark.
+
+    Raises `error` if the file is damaged, too large or not a plain file.
+    """
+    try:
+        return read_bytes(path, most, error, follow).decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise error(f"{path}: damaged: byte {problem.start} is not UTF-8 text") from None
+
+
+# ---------------------------------------------------------------------------------------- values
+
+
+def read_json(path: Path, error: Error = RunError, follow: bool = False) -> Any:
+    """Read a JSON file and return its contents. Raises `error` if it is damaged."""
+    text = read_text(path, error=error, follow=follow)
+    try:
+        values = json.loads(text)
+    except RecursionError:
+        raise error(f"{path}: damaged: nested too deeply") from None
+    except ValueError as problem:  # bad syntax, or a number with thousands of digits
+        raise error(f"{path}: damaged: not valid JSON: {problem}") from None
+    _check_values(path, values, error)
+    return values
+
+
+def read_toml(path: Path, error: Error = ValueError) -> dict[str, Any]:
+    """Read a TOML file and return its contents as a dictionary. Raises `error` if it is damaged."""
+    text = read_text(path, error=error, follow=True)
+    try:
+        values = tomllib.loads(text)
+    except RecursionError:
+        raise error(f"{path}: nested too deeply") from None
+    except ValueError as problem:
+        raise error(f"{path}: {problem}") from None
+    _check_values(path, values, error)
+    return values
+
+
+def _check_values(path: Path, values: Any, error: Error) -> None:
+    """Raise `error` if values are nested too deeply, or if a number or text cannot be used.
+
+    Numbers must be finite, and whole numbers must fit in 64 bits. Texts must be valid Unicode.
+    """
+    inside: list[tuple[str, Any, int]] = [("", values, 0)]
+    while inside:
+        name, value, depth = inside.pop()
+        if isinstance(value, dict | list):
+            if depth > DEPTH:
+                raise error(f"{path}: damaged: '{name[:60]}' is nested too deeply")
+            entries = value.items() if isinstance(value, dict) else enumerate(value)
+            inside += [(f"{name}.{key}" if name else str(key), v, depth + 1) for key, v in entries]
+            texts: list[Any] = list(value) if isinstance(value, dict) else []
+        else:
+            texts = [value]
+        if not all(map(_is_usable, texts)):
+            raise error(f"{path}: damaged: {f'{name!a} is ' if name else ''}{_unusable(value)}")
+
+
+def _is_usable(value: Any) -> bool:
+    """Return whether a number is finite and of 64 bits, and whether a text is valid Unicode."""
+    if isinstance(value, str):
+        return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _unusable(value: Any) -> str:
+    """Return what is wrong with a value that cannot be used, in words."""
+    if isinstance(value, float):
+        return f"{value}, not a finite number"
+    return "too large a number" if isinstance(value, int) else "not valid Unicode text"
+
+
+# ---------------------------------------------------------------------------------------- schema
+
+
+class ListOf(NamedTuple):
+    """Type of a field that is a list. All entries have the type `kind`."""
+
+    kind: type | tuple[type, ...]
+
+
+Kind = type | tuple[type, ...] | ListOf
+Fields = Mapping[str, Kind]
+
+
+def read_record(
+    path: Path, fields: Fields, error: Error = RunError, optional: Fields | None = None
+) -> dict[str, Any]:
+    """Read a JSON file that holds named fields and return them as a dictionary.
+
+    `fields` gives the names and types that the file must have, `optional` those that it may have.
+    Raises `error` if a field is missing or has another type.
+    """
+    return check_record(read_json(path, error), str(path), fields, error, optional)
+
+
+def check_record(
+    table: Any, where: str, fields: Fields, error: Error = RunError, optional: Fields | None = None
+) -> dict[str, Any]:
+    """Return a table of named fields after checking it. `where` names it in errors.
+
+    See `read_record` for the other arguments.
+    """
+    if not isinstance(table, dict):
+        raise error(f"{where}: damaged: not a table of named fields")
+    for name in fields:
+        if name not in table:
+            raise error(f"{where}: damaged: '{name}' is missing")
+    for name, kind in {**fields, **(optional or {})}.items():
+        if name in table and not is_of(table[name], kind):
+            raise error(f"{where}: damaged: '{name}' is {shown(table[name])}, not {_called(kind)}")
+    return table
+
+
+def is_of(value: Any, kind: Kind) -> bool:
+    """Return whether a value has a type, or one of several. True and False are not numbers."""
+    if isinstance(kind, ListOf):
+        return isinstance(value, list) and all(is_of(entry, kind.kind) for entry in value)
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    return isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
+
+
+def shown(value: Any) -> str:
+    """Return a value as text of at most 60 characters, for messages."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false",
+          list: "a list", dict: "a table", type(None): "null"}  # fmt: skip
+
+
+def _called(kind: Kind) -> str:
+    """Return the types in words for messages, such as "text or null"."""
+    if isinstance(kind, ListOf):
+        return f"a list of which each entry is {_called(kind.kind)}"
+    return " or ".join(_NAMES[k] for k in (kind if isinstance(kind, tuple) else (kind,)))
+
+
+# ---------------------------------------------------------------------------------------- tables
+
+
+def read_csv(
+    path: Path, error: Error = RunError, unfinished: bool = False
+) -> tuple[list[str], Rows]:
+    """Read a CSV file and return its header and its rows, both as lists of text.
+
+    No two columns have the same name, and every row has as many fields as the header. Otherwise
+    `error` is raised. An `unfinished` file may end in an incomplete line, which is left out. The
+    process that wrote it was killed, or is still writing.
+    """
+    text = read_text(path, 4000 * MEGABYTE, error)
+    lines = text.split("\n")
+    if unfinished or not lines[-1]:
+        del lines[-1]
+    header, *rows = [cells for _, cells in _parsed(path, lines, error)] or [[]]
+    for name in header:
+        if header.count(name) > 1:
+            raise error(f"{path}: damaged: it has {header.count(name)} columns named {shown(name)}")
+    for number, row in enumerate(rows, start=2):
+        if len(row) == len(header):
+            continue
+        if unfinished and number == len(rows) + 1:
+            return header, rows[:-1]
+        raise error(f"{path}: line {number} has {len(row)} fields, the header {len(header)}")
+    return header, rows
+
+
+def read_foreign_csv(path: Path, error: Error = ValueError) -> list[tuple[int, list[str]]]:
+    """Read a CSV file of another program and return its rows with their line numbers.
+
+    The header is a row as well. Cells have no spaces around them, and empty rows are left out.
+    """
+    text = read_text(path, error=error, follow=True)
+    rows = list(_parsed(path, io.StringIO(text, newline=""), error))
+    for number, cells in rows:
+        if any(letter < " " and letter != "\t" for cell in cells for letter in cell):
+            raise error(f"{path}, line {number}: has a control character or a line break in a cell")
+    stripped = [(number, [cell.strip() for cell in cells]) for number, cells in rows]
+    return [(number, cells) for number, cells in stripped if any(cells)]
+
+
+def _parsed(path: Path, lines: Iterable[str], error: Error) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a CSV file with their line numbers. Raises `error` for bad syntax."""
+    reader = csv.reader(lines)
+    try:
+        for cells in reader:
+            yield reader.line_num, cells
+    except csv.Error as problem:
+        raise error(f"{path}: damaged: line {reader.line_num}: {problem}") from None
