@@ -174,6 +174,33 @@ def test_a_mean_descriptor_or_a_blind_critic_cannot_be_rewarded_for_progress():
         dataclasses.replace(spec, learners=(Learner("blind", blind, progress=Progress(WEIGHT)),))
 
 
+def test_metrics_count_the_outward_offspring_that_came_nearer():
+    spec = spec_of("progress_me", **SMALL)
+    count = [variation.count for variation in spec.variations]
+    origins = jnp.repeat(jnp.arange(1, 4), jnp.array(count), total_repeat_length=sum(count))
+    n = sum(count)
+    targets = jnp.zeros((n, 2)).at[:, 0].set(1.0)
+    parents = jnp.zeros((n, 2)).at[::2].set(targets[::2])  # every second aims at its own place
+    reached = jnp.zeros((n, 2)).at[:, 0].set(jnp.cos(1.1 * jnp.arange(n)))
+    request = map_elites.Request(
+        jnp.zeros((n, 1)), origins, targets, None, targets[:0], jax.random.key(0), None, parents
+    )
+    shares = map_elites.nearer(spec, request, reached)
+    pg = slice(count[0], count[0] + count[1])
+    expected = np.mean([x > 0 for x in np.asarray(reached[pg, 0])[1::2]])
+    assert list(shares) == ["pg"]
+    np.testing.assert_allclose(shares["pg"], expected)
+    assert 0 < expected < 1
+    assert map_elites.nearer(spec, request._replace(parents=None), reached) == {}
+    assert request.to_evaluate().parents is None
+
+    run = elites.train("point_omni", "progress_me", seeds=2, evaluations=96, **SMALL)
+    share = run.metrics["nearer.pg"]
+    assert share.shape == run.metrics["qd_score"].shape
+    assert ((share >= 0) & (share <= 1)).all()
+    assert not [name for name in run.metrics if name.startswith("nearer.") and "pg" not in name]
+
+
 def test_the_actor_learns_to_reach_what_it_is_asked_for():
     """After training, injected actors come nearer to their targets than the untrained one."""
     sizes = SMALL | {

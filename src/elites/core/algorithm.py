@@ -36,6 +36,7 @@ class Metrics(NamedTuple):
     rejected: Array  # [] since the start: rollouts that diverged or gave a non-finite result
     critic_loss: dict[str, Array]  # []
     actor_loss: dict[str, Array]  # []
+    nearer: dict[str, Array]  # [] share of outward offspring that came nearer to their target
 
     @classmethod
     def of(cls, state: SearchState, names: Sequence[str], origins: Array, added: Array) -> Metrics:
@@ -56,6 +57,7 @@ class Metrics(NamedTuple):
             rejected=state.rejected,
             critic_loss={},
             actor_loss={},
+            nearer={},
         )
 
     def with_losses(self, losses: Mapping[str, Losses]) -> Metrics:
@@ -190,6 +192,6 @@ class Algorithm(Generic[S]):
         metrics = None
         for ask, tell, _ in self.rounds:
             request = ask(state, key)
-            state, metrics = tell(state, request, self.evaluate(request))
+            state, metrics = tell(state, request, self.evaluate(request.to_evaluate()))
         assert metrics is not None
         return state, metrics.with_losses(losses)

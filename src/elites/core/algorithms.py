@@ -221,7 +221,7 @@ def progress_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
     gradient = partial(policy_gradient, **aim, proximity=hp.progress_proximity)
     variations = (
         Variation("ga", 2 * quarter, ga),
-        Variation("pg", quarter, gradient, stores_target=True),
+        Variation("pg", quarter, gradient, stores_target=True, outward=bool(aim["empty"])),
         Variation("injection", quarter, partial(injection, **aim), stores_target=True),
     )
     return map_elites.algorithm(Spec("progress_me", problem, hp, variations, (learner,)))

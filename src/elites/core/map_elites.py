@@ -175,6 +175,9 @@ def ask(spec: Spec, state: State, key: Array) -> Request:
     each = jax.random.split(keys.variations, len(spec.variations))
     made = [v.offspring(spec, state, each[i]) for i, v in enumerate(spec.variations)]
     origins = [jnp.full(v.count, i, jnp.int32) for i, v in enumerate(spec.variations, start=1)]
+    parents = None
+    if any(offspring.parents is not None for offspring in made):
+        parents = jnp.concatenate([o.targets if o.parents is None else o.parents for o in made])
     return Request(
         policies=jnp.concatenate([offspring.policies for offspring in made]),
         origins=jnp.concatenate(origins),
@@ -183,6 +186,7 @@ def ask(spec: Spec, state: State, key: Array) -> Request:
         # Drawn before the addition, so that offspring and actor share one batch of rollouts.
         actor_targets=draw_targets(spec, state.archive, keys.targets),
         key=keys.rollouts,
+        parents=parents,
     )
 
 
@@ -227,7 +231,28 @@ def tell(
         state = _with_moments(spec, state, evaluation)
     if spec.learners:
         state = store(spec, state, request, evaluation)
-    return state, Metrics.of(state, spec.origins, request.origins, added)
+    metrics = Metrics.of(state, spec.origins, request.origins, added)
+    return state, metrics._replace(nearer=nearer(spec, request, evaluation.descriptors[:n]))
+
+
+def nearer(spec: Spec, request: Request, reached: Array) -> dict[str, Array]:
+    """Return by variation which share of its outward offspring came nearer to their target.
+
+    Outward offspring have another target than their parent's descriptor. They count if they end
+    nearer to the target than their parent did. The share is 0 if there are none. Variations without
+    outward offspring have no entry.
+    """
+    if request.parents is None:
+        return {}
+    weights = spec.problem.weights
+    before = distances.between(request.parents, request.targets, weights)
+    closer = distances.between(reached, request.targets, weights) < before
+    shares = {}
+    for i, part in enumerate(spec.variations, start=1):
+        if part.outward:
+            outward = (request.origins == i) & (before > 0)
+            shares[part.origin] = jnp.sum(outward & closer) / jnp.maximum(jnp.sum(outward), 1)
+    return shares
 
 
 def _with_moments(spec: Spec, state: State, evaluation: Evaluation) -> State:

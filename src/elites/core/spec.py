@@ -41,6 +41,7 @@ class Offspring(NamedTuple):
 
     policies: Array  # [n, P]
     targets: Array  # [n, D] the descriptor that each is meant to reach, in task units
+    parents: Array | None = None  # [n, D] descriptors of the parents, where children aim elsewhere
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Variation:
     """(spec, state, key, count) -> that many offspring, see `variation.py`"""
     stores_target: bool = False
     """Store its transitions as attempts at their targets instead of at what they reached."""
+    outward: bool = False
+    """Its offspring may aim at other descriptors than their parents'. Metrics count successes."""
 
     def offspring(self, spec: Spec, state: State, key: Array) -> Offspring:
         """Return the `count` offspring that the variation makes in one iteration.
@@ -66,7 +69,7 @@ class Variation:
         expected = (self.count, spec.policy.size), (self.count, spec.problem.descriptor_size)
         found = type(made).__name__
         if isinstance(made, Offspring):
-            found = tuple(getattr(part, "shape", None) for part in made)
+            found = tuple(getattr(part, "shape", None) for part in made[:2])
         if found != expected:
             raise ValueError(
                 f"variation '{self.origin}' must return Offspring with policies of shape "

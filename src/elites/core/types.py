@@ -164,3 +164,11 @@ class Request(NamedTuple):
     actor_targets: Array  # [m, D] descriptors to roll the actor out at, in task units
     key: Array  # [] of the rollouts
     noise: Array | None = None  # [n / 2, P] perturbations of an evolution strategy's copies
+    parents: Array | None = None  # [n, D] descriptors of parents, the target where there is none
+
+    def to_evaluate(self) -> Request:
+        """Return the request without what only `tell` needs.
+
+        All requests that are evaluated have the same structure, so one compiled program serves all.
+        """
+        return self if self.parents is None else self._replace(parents=None)

@@ -76,7 +76,7 @@ def policy_gradient(
         spec.policy, state.archive.policies[cells], conditions, config.critic,
         state.learners[learner].critics[0], observations, spec.hp.policy_learning_rate, proximity,
     )  # fmt: skip
-    return Offspring(children, targets)
+    return Offspring(children, targets, state.archive.descriptors[cells] if empty else None)
 
 
 def ascend(

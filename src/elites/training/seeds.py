@@ -217,7 +217,7 @@ class Batched(Generic[S]):
         state, _ = shapes_after(self.compiled.train, state, keys)
         for ask, tell, _ in self.compiled.rounds:
             request = shapes_after(ask, state, keys)
-            evaluation = shapes_after(self.compiled.evaluate, request)
+            evaluation = shapes_after(self.compiled.evaluate, request.to_evaluate())
             sizes.append(sizes[-1] + held)  # the state stays in memory during rollouts
             state, _ = shapes_after(tell, state, request, evaluation)
         return max(sizes)
