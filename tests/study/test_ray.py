@@ -265,12 +265,14 @@ def test_a_cluster_of_its_own_is_for_this_machine_alone(tmp_path):
     )
     ray = ("--engine", "ray", "--cpus", "0.5")
     environ = environment(RAY_USAGE_STATS_ENABLED="0", RAY_ADDRESS="")
-    process = started("study", plan, "--output", path, *ray, environ=environ)
+    # As in the background, where a shell lets processes ignore Ctrl-C.
+    arguments = ("study", plan, "--output", path, *ray)
+    process = started(*arguments, environ=environ, ignored=signal.SIGINT)
     while not list(path.glob("runs/*/checkpoints/last")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     addresses = listening(process.pid)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=300)
     assert len(addresses) > 3
     loopback = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")

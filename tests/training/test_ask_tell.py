@@ -399,7 +399,7 @@ def test_a_file_of_another_search_is_refused(tmp_path):
         with pytest.raises(ValueError, match=message):
             other.load(path)
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(ValueError, match="not a saved search, or is damaged"):
+    with pytest.raises(ValueError, match="damaged: "):
         search.load(path)
 
 

@@ -342,7 +342,7 @@ def test_weights_outside_of_the_run_are_not_served(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("{}", "missing actor_conditioned"), ("[]", "not a table"), ("{", "")]
+    ("text", "said"), [("{}", "'task' is missing"), ("[]", "not a table"), ("{", "")]
 )
 def test_damaged_facts_are_not_served(run, tmp_path, text, said):
     copy = tmp_path / "run"

@@ -15,6 +15,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable
@@ -189,6 +190,8 @@ def _compute(
     restarted run has a higher number than before. `trusted` are the digests of the user's own files
     that may be executed.
     """
+    # Ray cancels a task by an interrupt, which a process started in the background ignores.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     wanted = Item(**item)
     ray.get(collector.admit.remote(wanted.name, start))
     if location.is_visible():
