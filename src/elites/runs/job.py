@@ -228,7 +228,7 @@ def _host_memory() -> Iterator[int]:
 
 
 def _container_memory() -> Iterator[int]:
-    """Yield the free memory of the container in bytes. Yields nothing if it has no limit."""
+    """Yield one number, the free memory of the container in bytes, or nothing without a limit."""
     group = Path("/sys/fs/cgroup")
     with contextlib.suppress(OSError, ValueError):
         limit = int((group / "memory.max").read_text())
