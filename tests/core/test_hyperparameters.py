@@ -404,7 +404,7 @@ def test_an_unknown_hyperparameter_lists_the_known_and_the_nearest():
         ("iterations", "'evaluations'? One iteration is 'batch_size' evaluations"),
         ("critic_lr", "Did you mean 'critic_learning_rate'?"),
         ("gamma", "Did you mean 'discount'?"),
-        ("batch", "Did you mean 'batch_size', 'td3_batch_size', 'progress_batch_size' or"),
+        ("batch", "Did you mean 'batch_size' or 'td3_batch_size'?"),
         ("num_centroids", "Did you mean 'cells'?"),
         ("buffer_size", "Did you mean 'replay_size'?"),
         ("seed", "seeds=[3] trains the seed of that number"),

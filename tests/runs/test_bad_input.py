@@ -375,7 +375,7 @@ def test_training_goes_on_when_nobody_reads(tmp_path):
     process.stderr.readline()
     process.stderr.close()
     process.stdout.close()
-    assert process.wait() == 141  # said only at the very end
+    assert process.wait() == 0  # the run is complete
     assert checkpoints(path)[-1] == 9
     assert (path / "summary.md").exists()
 

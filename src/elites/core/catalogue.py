@@ -63,6 +63,7 @@ _SYNONYMS = {  # words of other libraries; an empty word is left out
     "tau": "target_update_rate",
     "total": "",
 }
+_SPECIAL = ("distil_", "es_", "progress_")  # names of one algorithm, suggested if no other fits
 _ITERATIONS = ("generations", "iterations", "iters")
 
 
@@ -106,7 +107,9 @@ def _close_names(name: str, known: Iterable[str]) -> list[str]:
         if wanted in names:
             return [names[wanted]]
     for wanted in (asked, translated):
-        longer = [each for plain, each in names.items() if f"_{wanted}" in f"_{plain}"]
+        longer = {plain: each for plain, each in names.items() if f"_{wanted}" in f"_{plain}"}
+        common = [each for plain, each in longer.items() if not plain.startswith(_SPECIAL)]
+        longer = common or list(longer.values())
         if len(wanted) >= 3 and 1 <= len(longer) <= 4:
             return longer
         if spelling := difflib.get_close_matches(wanted, names, n=1, cutoff=0.75):
