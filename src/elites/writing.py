@@ -7,14 +7,18 @@ contains the process, so that the next process can remove what a killed one left
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import platform
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from elites.files import RunError, about_link
 
 
 @contextlib.contextmanager
@@ -96,6 +100,28 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, data: Any) -> None:
     """Write `data` to a JSON file atomically: readers see the old contents or the new ones."""
     write_text(path, json.dumps(data, indent=1) + "\n")
+
+
+def open_to_append(path: Path) -> IO[bytes]:
+    """Open a file to write at its end, and return the open file. Creates the file if needed.
+
+    Raises a RunError if the path is a symbolic link, a pipe or a device.
+    """
+    # O_NONBLOCK, because opening a pipe without a reader would block.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RunError(about_link(path, "study")) from None
+        if error.errno == errno.ENXIO:
+            raise RunError(f"{path}: not a plain file. Remove it") from None
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise RunError(f"{path}: not a plain file. Remove it")
+    os.set_blocking(handle, True)
+    return os.fdopen(handle, "ab")
 
 
 def flush(file) -> None:

@@ -52,7 +52,9 @@ LONGEST_TEXT = 1000  # of a task or an algorithm, when it is shown
 _FILES = (
     CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, *OLD_NAMES.values()
 )  # fmt: skip
-_FOLDERS = re.compile(r"checkpoints|snapshots|kernels|events|figures|evaluation(_\d{9})?")
+_FOLDERS = r"checkpoints|snapshots|kernels|events|figures|evaluation(_\d{9})?"
+LAYOUT = rf"(?!checkpoints/last$)({'|'.join(map(re.escape, _FILES))}|{_FOLDERS})(/(?s:.*))?"
+"""Pattern of the paths inside of a run that must not be links. elites makes checkpoints/last."""
 
 
 class OutOfMemoryError(RunError):
@@ -148,23 +150,21 @@ def existing(path: Path) -> RunDirectory:
     return run
 
 
-def refuse_links(path: Path) -> None:
-    """Raise a RunError if the run directory at a path contains a symbolic link.
+def refuse_links(path: Path, layout: str = LAYOUT, kind: str = "run") -> None:
+    """Raise a RunError if the directory of a run or study at a path contains a symbolic link.
 
-    Writing through a link would change files outside of the run. The link `checkpoints/last` is
-    allowed, because elites makes it itself.
+    Writing through a link would change files elsewhere. `layout` is a pattern of the paths that are
+    checked, relative to the directory. A user may keep other things beside them. `kind` says what
+    the directory is, for the message.
     """
+    ours = re.compile(layout)
     for folder, folders, names in os.walk(path):
         inside = Path(folder).relative_to(path)
-        if folder == str(path):  # a user may keep other things beside the files of the run
-            folders[:] = [name for name in folders if _FOLDERS.fullmatch(name)]
-            names = [name for name in names if name in _FILES]
-        for name in (*folders, *names):
-            if os.path.islink(Path(folder, name)) and (inside / name) != Path("checkpoints/last"):
-                raise RunError(
-                    f"{Path(folder, name)} is a symbolic link, and elites follows none inside of a "
-                    "run. Replace it by what it points to"
-                )
+        folders[:] = [name for name in folders if ours.fullmatch((inside / name).as_posix())]
+        names = [name for name in names if ours.fullmatch((inside / name).as_posix())]
+        for found in (Path(folder, name) for name in (*folders, *names)):
+            if os.path.islink(found):
+                raise RunError(files.about_link(found, kind))
 
 
 def refuse_existing(path: Path, choose: str = "another --output") -> None:

@@ -34,13 +34,12 @@ from elites.runs.directory import RunDirectory
 from elites.runs.sharing import belongs_to_a_run
 from elites.study import ray_cluster, worker
 from elites.study.engines import WorkerProcess
-from elites.study.study import FORMAT, INDEX, PLAN, Item, Study
+from elites.study.study import FORMAT, INDEX, PLAN, TOKEN, Item, Study
 from elites.study.worker import Ending
 from elites.words import one_line
-from elites.writing import sweep_folders
+from elites.writing import open_to_append, sweep_folders
 
 Files = dict[str, bytes]  # contents by path inside the run
-TOKEN = ".study-is-here"  # shows a machine that it sees the same directory
 _PREFIX = "elites-study-"  # of the names of temporary directories
 
 
@@ -129,8 +128,8 @@ class RayHandle:
                 ending = Ending(worker.LOST, f"lost the machine: {type(error).__name__}")
             else:
                 ending = Ending(worker.FAILED, f"{type(cause).__name__}: {one_line(cause)}")
-        with open(self._log, "a", encoding="utf-8") as log:
-            log.write(output)
+        with open_to_append(self._log) as log:
+            log.write(output.encode("utf-8", "backslashreplace"))
         return ending
 
     def stop(self) -> None:
