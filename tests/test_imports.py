@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "elites"
-FILES = ["files", "arrays", "words", "output", "references", "trust", "presets"]
+FILES = ["files", "arrays", "words", "writing", "output", "references", "trust", "presets"]
 FOLDERS = ["physics", "core", "tasks", "training", "runs", "study", "viewer", "cli"]
 ORDER = [*FILES[:-1], "physics", "core", "presets", *FOLDERS[2:]]
 
@@ -38,7 +38,7 @@ ELSEWHERE = {  # (file, what it calls): files that elites does not write, or tha
     ("runs/job.py", "read_text"),  # files of the system about memory
     ("study/report.py", "read_text"),  # a file of the package
     ("viewer/api.py", "read_bytes"),  # files of the package
-    ("runs/directory.py", "open"),  # the file that was just written, to flush it
+    ("writing.py", "open"),  # the file that was just written, to flush it
 }
 
 

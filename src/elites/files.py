@@ -52,10 +52,7 @@ def open_file(
         handle = os.open(path, flags)
     except OSError as problem:
         if problem.errno == errno.ELOOP and not follow and os.path.islink(path):
-            raise error(
-                f"{path} is a symbolic link, and elites follows none inside of a run. Replace it "
-                "by what it points to"
-            ) from None
+            raise error(about_link(path)) from None
         if problem.errno == errno.ENXIO:  # a socket
             raise error(f"{path}: not a plain file") from None
         raise
@@ -65,6 +62,17 @@ def open_file(
     except BaseException:
         os.close(handle)
         raise
+
+
+def about_link(path: Path, kind: str = "run") -> str:
+    """Return the message that a path is a symbolic link, which elites does not follow.
+
+    `kind` says what the path belongs to, "run" or "study".
+    """
+    return (
+        f"{path} is a symbolic link, and elites follows none inside of a {kind}. Replace it by "
+        "what it points to"
+    )
 
 
 def _check_kind(path: Path, status: os.stat_result, most: int | None, error: Error) -> None:

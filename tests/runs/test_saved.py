@@ -115,8 +115,10 @@ def test_what_a_process_that_is_gone_was_writing_is_removed(tmp_path):
     left.append(tmp_path / f".metrics.writing-another-{gone.pid}.csv")
     for file in left:
         file.write_text("")
+    folder = tmp_path / f".x.writing-{here}-{gone.pid}"  # no folder is written this way
+    folder.mkdir()
     directories.sweep(tmp_path)
-    assert [file.exists() for file in left] == [False, True, True]
+    assert [file.exists() for file in (*left, folder)] == [False, True, True, True]
 
 
 def test_evaluate_repeats_the_episodes_of_a_stochastic_task(tmp_path):

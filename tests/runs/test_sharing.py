@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -11,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from program import complaint, contents, elites, succeed
+from elites.runs import directory as directories
+from program import POINT, complaint, contents, elites, environment, succeed
 
 
 @pytest.fixture
@@ -159,3 +164,65 @@ def test_a_snapshot_of_another_shape_is_refused(run, name, change):
     line = complaint(elites("plot", run), 1)
     assert path.name in line
     assert f"damaged: {name} is" in line
+
+
+@pytest.fixture(scope="module")
+def packed(finished, tmp_path_factory) -> Path:
+    """A packed run with a kernel, as a GPU's compiler leaves one. Read only."""
+    path = tmp_path_factory.mktemp("packed") / "my run.zip"
+    succeed("pack", finished, "--output", path)
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("kernels/fusion_1.textproto", "best")
+    return path
+
+
+def test_a_folder_with_the_name_of_one_of_ours_is_refused_and_kept(packed, tmp_path):
+    (tmp_path / "mine" / "kernels").mkdir(parents=True)
+    (tmp_path / "mine" / "kernels" / "thesis.cu").write_text("precious")
+    before = contents(tmp_path)
+    for command in (("train", *POINT), ("unpack", packed)):
+        line = complaint(elites(*command, "--output", tmp_path / "mine"), 2)
+        assert "mine is not empty and not a run" in line
+        assert contents(tmp_path) == before
+        assert sorted(p.name for p in (tmp_path / "mine").iterdir()) == ["kernels"]
+
+
+def test_an_unpacking_that_fails_in_the_middle_leaves_nothing(packed, tmp_path, monkeypatch):
+    (tmp_path / "new").mkdir()
+    rename, count = Path.rename, iter(range(100))
+
+    def failing(path: Path, target: Path) -> Path:
+        if next(count) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    assert "No space left" in complaint(elites("unpack", packed, "--output", tmp_path / "new"), 1)
+    assert [p.name for p in (tmp_path / "new").iterdir()] in ([], ["run.lock"])
+
+
+def test_what_a_killed_unpacking_left_is_removed_by_the_next(packed, tmp_path):
+    script = (
+        "import os, signal; from pathlib import Path; from elites.runs import sharing\n"
+        "sharing._extract = lambda *given: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"sharing.unpack(Path({str(packed)!r}), Path({str(tmp_path / 'new')!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=environment(), check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.glob(".unpacking-*"))) == 1
+    other = tmp_path / f".unpacking-{directories.this_process()}-running"  # this process is alive
+    theirs = tmp_path / ".unpacking-the-boxes"
+    for folder in (other, theirs):
+        folder.mkdir()
+    succeed("unpack", packed, "--output", tmp_path / "new")
+    assert sorted(tmp_path.glob(".unpacking-*")) == sorted([other, theirs])
+
+
+def test_the_command_after_unpacking_works_in_a_shell(packed, tmp_path):
+    done = succeed("unpack", packed, "--output", tmp_path / "my run")
+    assert f"info '{tmp_path / 'my run'}'" in done.stdout
+    refused = complaint(elites("unpack", packed, "--output", tmp_path / "my run"), 2)
+    assert f"elites resume '{tmp_path / 'my run'}'" in refused
+    described = succeed("info", tmp_path / "my run").stdout
+    assert "2 seeds\n" in described
+    assert "; 1 session\n" in described

@@ -2,14 +2,18 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
+import pytest
+
 from elites import trust
+from elites.files import RunError
 from elites.study import scheduler, study
 from elites.study.engines import LocalEngine
-from elites.study.plan import Plan
+from elites.study.plan import Plan, read
 from elites.study.table import Live
-from program import environment, forget
+from program import complaint, contents, elites, environment, forget
 
 OWN = '''"""Algorithms that end their process, each in its own way."""
 
@@ -98,3 +102,59 @@ def test_a_worker_runs_what_the_study_trusts_and_never_asks(tmp_path, monkeypatc
     errors = compute(tmp_path / "third", own, ("killed",), monkeypatch)
     assert "Start the study again to use it" in errors["killed"]
     forget()
+
+
+def test_workers_import_from_where_the_study_does(tmp_path, monkeypatch):
+    """Not from the current folder, unless the process of the study does so as well."""
+    own, here = tmp_path / "own.py", tmp_path / "here"
+    own.write_text(OWN.replace("os._exit(4)", "import neighbour\n\n    os._exit(neighbour.CODE)"))
+    here.mkdir()
+    (here / "tyro.py").write_text("open('ran', 'w')\nraise SystemExit('not the package')\n")
+    (here / "neighbour.py").write_text("CODE = 7\n")
+    monkeypatch.chdir(here)
+    trust.record(f"{own}:leaves")
+    errors = compute(tmp_path / "first", own, ("leaves",), monkeypatch)
+    assert "No module named 'neighbour'" in errors["leaves"]
+    assert not (here / "ran").exists()
+    (here / "tyro.py").unlink()
+    monkeypatch.syspath_prepend(here)
+    assert "exit code 7" in compute(tmp_path / "second", own, ("leaves",), monkeypatch)["leaves"]
+
+
+LINKS = ("logs", "logs/point_omni-killed-seeds-0-0.log", "report", "report/report.html", "runs",
+         "runs/point_omni-killed-seeds-0-0", "imported", "index.json")  # fmt: skip
+
+
+def test_links_inside_of_a_study_are_refused(tmp_path):
+    plan, outside = tmp_path / "plan.toml", tmp_path / "outside"
+    plan.write_text('tasks = ["point_omni"]\nalgorithms = ["me"]\nseeds = 1\npreset = "smoke"\n')
+    outside.mkdir()
+    (outside / "file").write_text("precious")
+    for number, name in enumerate(LINKS):
+        path = tmp_path / f"study{number}"
+        path.mkdir()
+        study.open_study(path, read(str(plan)))
+        link = path / name
+        link.parent.mkdir(exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(outside / "file" if link.suffix else outside)
+        for command in (("study", plan, "--output", path), ("report", path)):
+            line = complaint(elites(*command), 1)
+            assert f"{link} is a symbolic link, and elites follows none inside of a study" in line
+    assert contents(outside) == {"file": b"precious"}
+    assert [entry.name for entry in outside.iterdir()] == ["file"]
+
+
+def test_a_log_that_becomes_a_link_is_not_followed(tmp_path):
+    made = study.open_study(tmp_path, Plan(("point_omni",), ("me",), seeds=1, preset="smoke"))
+    made.logs.mkdir()
+    (tmp_path / "theirs").write_text("precious")
+    log = made.logs / f"{made.items()[0].name}.log"
+    log.symlink_to(tmp_path / "theirs")
+    with pytest.raises(RunError, match="is a symbolic link"):
+        LocalEngine(1).start(made, made.items()[0])
+    log.unlink()
+    os.mkfifo(log)
+    with pytest.raises(RunError, match="not a plain file"):
+        LocalEngine(1).start(made, made.items()[0])
+    assert (tmp_path / "theirs").read_text() == "precious"

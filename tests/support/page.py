@@ -47,8 +47,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(run: Path, *options: object, environ=None) -> Iterator[Server]:
-    process = started("view", run, "--no-browser", *options, environ=environ)
+def serving(run: Path, *options: object, environ=None, most_files=None) -> Iterator[Server]:
+    given = ("view", run, "--no-browser", *options)
+    process = started(*given, environ=environ, most_files=most_files)
     assert process.stdout is not None
     assert process.stderr is not None
     try:

@@ -95,13 +95,18 @@ def started(
     environ: dict[str, str] | None = None,
     handled: signal.Signals | None = None,
     ignored: signal.Signals | None = None,
+    most_files: int | None = None,
 ) -> subprocess.Popen[str]:
-    """A process that goes on; it begins with one signal handled or ignored, as a parent decides."""
+    """A process that goes on; it begins with one signal handled or ignored, as a parent decides.
+
+    It can have at most `most_files` files open, and cannot raise that limit.
+    """
+    limit = ("sh", "-c", f'ulimit -n {most_files}; exec "$@"', "sh") if most_files else ()
     how = {handled: signal.SIG_DFL, ignored: signal.SIG_IGN}
     before = {number: signal.signal(number, what) for number, what in how.items() if number}
     try:
         return subprocess.Popen(
-            command(*arguments),
+            [*limit, *command(*arguments)],
             env=environ or environment(),
             text=True,
             stdout=subprocess.PIPE,

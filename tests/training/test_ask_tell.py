@@ -378,6 +378,14 @@ def outside(**changes):
     )  # fmt: skip
 
 
+def test_saving_a_search_leaves_other_files_alone(tmp_path):
+    theirs = tmp_path / f".search.npz.{os.getpid()}"
+    theirs.write_text("precious")
+    elites.ask_tell(outside(), "me", batch_size=8, cells=16).save(tmp_path / "search.npz")
+    assert theirs.read_text() == "precious"
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([theirs.name, "search.npz"])
+
+
 def test_a_file_of_another_search_is_refused(tmp_path):
     path = tmp_path / "search.npz"
     search = elites.ask_tell(outside(), "me", batch_size=8, cells=16)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
+import os
 import resource
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -29,12 +32,20 @@ class Served:
         self.gate = Gate(token, COOKIE, self.printed.append, limits)
         self.listener = server.bind("127.0.0.1", 0)
         self.asked: list[str] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.begun, self.go_on = threading.Semaphore(0), threading.Event()
         self.server = server.Server(self._application, self.gate)
         run = self.server.run
         self.thread = threading.Thread(target=run, kwargs={"sockets": [self.listener]})
 
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop of the server."""
+        self.ask(request("/loop"))
+        assert self._loop is not None
+        return self._loop
+
     async def _application(self, scope, receive, send):
+        self._loop = asyncio.get_running_loop()
         self.asked.append(scope["path"])
         self.begun.release()
         while scope["path"] == "/slow" and not self.go_on.is_set():
@@ -189,13 +200,59 @@ def test_a_connection_that_is_being_answered_is_not_dropped():
 # ------------------------------------------------------------------------------- the real program
 
 
-def test_the_page_answers_among_500_idle_and_100_hostile_connections(tmp_path):
-    path = tmp_path / "run"
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A run to serve, and enough open files for this process to attack it."""
+    path = tmp_path_factory.mktemp("runs") / "run"
     succeed("train", "point_omni", "me", *SMOKE, "--output", path)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2048), hard), hard))
+    return path
+
+
+@pytest.mark.parametrize("most_files", [128, 256])
+def test_the_page_answers_although_it_can_open_few_files(run, most_files):
+    half = b"GET / HTTP/1.1\r\nHost: half"
+    with (
+        serving(run, "--host", "127.0.0.2", most_files=most_files) as page,
+        contextlib.ExitStack() as stack,
+    ):
+        cookie = f"elites_token_{page.port}={page.address.partition('?token=')[2]}"
+        address = (page.host, int(page.port))
+        for i in range(500):
+            source = (f"127.0.{1 + i // 250}.{1 + i % 250}", 0)
+            line = stack.enter_context(socket.create_connection(address, 60, source))
+            with contextlib.suppress(ConnectionError):
+                line.sendall(half)
+        for asked in ("/", "/static/main.js", "/api/run", "/api/cells"):
+            assert page.get(asked, Cookie=cookie)[0] == 200
+        page.process.terminate()
+        assert page.process.stderr is not None
+        printed = page.process.stderr.read()
+        assert page.process.wait(60) == 0
+    assert len(printed.splitlines()) <= 5, printed[:2000]
+    assert "too many at a time" in printed
+    assert "Traceback" not in printed
+
+
+def test_a_lack_of_file_descriptors_is_one_line():
+    with served() as page:
+        loop = page.loop()
+        lack = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        for _ in range(1000):
+            context = {"message": "socket.accept() out of system resource", "exception": lack}
+            loop.call_soon_threadsafe(loop.call_exception_handler, context)
+        assert page.ask(request("/new")).endswith(b"/new")
+        assert page.printed == [
+            "cannot accept connections for now: Too many open files. Others are counted, but not "
+            "printed"
+        ]
+        assert "1000 times" in page.gate.summary()
+
+
+def test_the_page_answers_among_500_idle_and_100_hostile_connections(run):
     kinds = [data for data, _ in HOSTILE.values()] + [b"GET / HTTP/1.1\r\nHost: half"]
-    with serving(path, "--host", "127.0.0.2") as page, contextlib.ExitStack() as stack:
+    with serving(run, "--host", "127.0.0.2") as page, contextlib.ExitStack() as stack:
         token = page.address.partition("?token=")[2]
         cookie = f"elites_token_{page.port}={token}"
         address = (page.host, int(page.port))

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import tyro
 
-from elites.cli.common import RunPath, shown, trusted_config
+from elites.cli.common import RunPath, program, shown, trusted_config
 from elites.runs import directory as directories
 from elites.runs.config import Device
-from elites.words import amount, columns, counted
+from elites.words import amount, columns, counted, quoted
 
 
 def evaluate(
@@ -156,4 +156,4 @@ def unpack(
 
     target = output or file.with_suffix("")
     sharing.unpack(file, target, max_size)
-    print(f"{target}: see 'elites info {target}'")
+    print(f"{target}: see '{program()} info {quoted(target)}'")

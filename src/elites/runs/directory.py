@@ -1,4 +1,4 @@
-"""The directory of a run: its files, and atomic writes.
+"""The directory of a run, and its files.
 
     config.json        the complete configuration
     facts.json         values derived from it: sizes, bounds, lengthscale, number of iterations
@@ -21,21 +21,28 @@ refused, so that elites never reads, overwrites or deletes files elsewhere.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import os
-import platform
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from elites import files
 from elites.files import ListOf, RunError, read_json
 from elites.runs.config import Config
-from elites.words import plain
+from elites.words import plain, quoted
+from elites.writing import (  # noqa: F401 (other modules find these functions here)
+    flush,
+    is_gone,
+    path_in_errors,
+    replacing,
+    sweep,
+    sync_directory,
+    this_process,
+    write_json,
+    write_text,
+)
 
 CONFIG, FACTS, ENVIRONMENT = "config.json", "facts.json", "environment.json"
 METRICS, REEVALUATIONS = "metrics.csv", "reevaluations.csv"
@@ -45,7 +52,9 @@ LONGEST_TEXT = 1000  # of a task or an algorithm, when it is shown
 _FILES = (
     CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, *OLD_NAMES.values()
 )  # fmt: skip
-_FOLDERS = re.compile(r"checkpoints|snapshots|kernels|events|figures|evaluation(_\d{9})?")
+_FOLDERS = r"checkpoints|snapshots|kernels|events|figures|evaluation(_\d{9})?"
+LAYOUT = rf"(?!checkpoints/last$)({'|'.join(map(re.escape, _FILES))}|{_FOLDERS})(/(?s:.*))?"
+"""Pattern of the paths inside of a run that must not be links. elites makes checkpoints/last."""
 
 
 class OutOfMemoryError(RunError):
@@ -141,23 +150,21 @@ def existing(path: Path) -> RunDirectory:
     return run
 
 
-def refuse_links(path: Path) -> None:
-    """Raise a RunError if the run directory at a path contains a symbolic link.
+def refuse_links(path: Path, layout: str = LAYOUT, kind: str = "run") -> None:
+    """Raise a RunError if the directory of a run or study at a path contains a symbolic link.
 
-    Writing through a link would change files outside of the run. The link `checkpoints/last` is
-    allowed, because elites makes it itself.
+    Writing through a link would change files elsewhere. `layout` is a pattern of the paths that are
+    checked, relative to the directory. A user may keep other things beside them. `kind` says what
+    the directory is, for the message.
     """
+    ours = re.compile(layout)
     for folder, folders, names in os.walk(path):
         inside = Path(folder).relative_to(path)
-        if folder == str(path):  # a user may keep other things beside the files of the run
-            folders[:] = [name for name in folders if _FOLDERS.fullmatch(name)]
-            names = [name for name in names if name in _FILES]
-        for name in (*folders, *names):
-            if os.path.islink(Path(folder, name)) and (inside / name) != Path("checkpoints/last"):
-                raise RunError(
-                    f"{Path(folder, name)} is a symbolic link, and elites follows none inside of a "
-                    "run. Replace it by what it points to"
-                )
+        folders[:] = [name for name in folders if ours.fullmatch((inside / name).as_posix())]
+        names = [name for name in names if ours.fullmatch((inside / name).as_posix())]
+        for found in (Path(folder, name) for name in (*folders, *names)):
+            if os.path.islink(found):
+                raise RunError(files.about_link(found, kind))
 
 
 def refuse_existing(path: Path, choose: str = "another --output") -> None:
@@ -167,20 +174,27 @@ def refuse_existing(path: Path, choose: str = "another --output") -> None:
     """
     if RunDirectory(path).exists():
         raise ValueError(
-            f"{path} holds a run already. Continue it with 'elites resume {path}', or choose "
-            f"{choose}"
+            f"{path} holds a run already. Continue it with 'elites resume {quoted(path)}', or "
+            f"choose {choose}"
         )
     if path.is_dir() and any(not _is_ours(entry.name) for entry in path.iterdir()):
         raise ValueError(f"{path} is not empty and not a run. Choose {choose}")
 
 
 def _is_ours(name: str) -> bool:
-    """Return whether a file `name` may be left over from an elites process that was killed."""
-    return name in (LOCK, "kernels") or (name.startswith(".") and ".writing" in name)
+    """Return whether a file `name` may be left over from an elites process that was killed.
+
+    A killed process leaves folders only together with a configuration.
+    """
+    return name == LOCK or (name.startswith(".") and ".writing" in name)
 
 
 def discard(run: RunDirectory) -> None:
-    """Remove the files of a new run that could not be started. Keeps a run with checkpoints."""
+    """Remove the files of a new run that could not be started. Keeps a run with checkpoints.
+
+    This process has created all of them, because `refuse_existing` accepts no directory that holds
+    one of these names.
+    """
     if not run.checkpoints.exists():
         for directory in (run.kernels, run.snapshots, run.path / "events"):
             shutil.rmtree(directory, ignore_errors=True)
@@ -239,100 +253,3 @@ _OPTIONAL_FACTS = {
     "policy_layers": ListOf(int),
     "policy_parameters": int,
 }
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path for writing, which replaces `path` when the `with` block succeeds.
-
-    If the block fails, the temporary file is removed. Its name contains the process id, so that two
-    processes can write the same file.
-    """
-    temporary = path.with_name(f".{path.stem}.writing-{this_process()}{path.suffix}")
-    try:
-        with path_in_errors(temporary):
-            temporary.unlink(missing_ok=True)
-            yield temporary
-            with open(temporary, "rb") as file:
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_directory(path.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def sweep(folder: Path) -> None:
-    """Remove the temporary files in `folder` that were left by processes which have ended.
-
-    Only processes of this machine are considered.
-    """
-    for entry in folder.glob(".*.writing-*"):
-        if is_gone(re.sub(r"(\.\w+)?$", "", entry.name.partition(".writing-")[2])):
-            entry.unlink(missing_ok=True)
-
-
-def this_process() -> str:
-    """Return a name for this process as text: the name of the machine, "-", and the process id."""
-    return f"{platform.node()}-{os.getpid()}"
-
-
-def is_gone(process: str) -> bool:
-    """Return whether a process of this machine has ended. False for processes of other machines.
-
-    `process` is a name that `this_process` returned.
-    """
-    machine, _, number = process.rpartition("-")
-    if machine != platform.node() or not number.isdigit():
-        return False
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        pass
-    return False
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write `text` to a file atomically: readers see the old contents or the new ones."""
-    # A text may have halves of surrogate pairs, which UTF-8 does not have.
-    with (
-        replacing(path) as temporary,
-        open(temporary, "x", encoding="utf-8", errors="backslashreplace") as file,
-    ):
-        file.write(text)
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Write `data` to a JSON file atomically: readers see the old contents or the new ones."""
-    write_text(path, json.dumps(data, indent=1) + "\n")
-
-
-def flush(file) -> None:
-    """Write the buffered contents of an open file to disk (fsync)."""
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def sync_directory(path: Path) -> None:
-    """Write a directory to disk (fsync), so that new file names in it survive a power loss."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-@contextlib.contextmanager
-def path_in_errors(path: Path) -> Iterator[None]:
-    """Add `path` to operating system errors in the `with` block that name no file.
-
-    The error of a full disk is an example.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
-        raise

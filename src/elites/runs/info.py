@@ -10,13 +10,14 @@ from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import environment, evaluation, gaps, logs, snapshots
 from elites.runs.directory import FACTS, RunDirectory
-from elites.words import duration, plain
+from elites.words import counted, duration, plain
 
 
 def describe(run: RunDirectory) -> str:
     """Return a description of a run, a text of several lines that is made from its files."""
     config = run.config()
-    title = f"{run.path}: {config.algorithm} on {config.task}, {config.seeds} seed(s)"
+    seeds = counted(config.seeds, "seed")
+    title = f"{run.path}: {config.algorithm} on {config.task}, {seeds}"
     lines = [plain(title), ""]
     if os.path.lexists(run / FACTS):
         facts = directories.read_facts(run)
@@ -82,7 +83,7 @@ def _machine(run: RunDirectory) -> dict[str, str]:
     accepted = [change for session in sessions for change in session.get("accepted_changes", ())]
     return {
         "machine": f"{last['backend']} ({last['device']}), jax {last['jax']}, "
-        f"elites {last['elites']}; {len(sessions)} session(s)",
+        f"elites {last['elites']}; {counted(len(sessions), 'session')}",
         "started": sessions[0]["time"],
         "command": sessions[0]["command"],
         **({"accepted": "; ".join(accepted)} if accepted else {}),

@@ -26,6 +26,7 @@ from elites.runs.config import Config
 from elites.runs.directory import CONFIG, METRICS, RunDirectory, RunError
 from elites.tasks.task import Task
 from elites.training import Run
+from elites.words import quoted
 
 
 def load(path: Path | str, iteration: int | None = None, trust_task: bool = False) -> Run:
@@ -121,7 +122,7 @@ class Reader:
             if found is None:
                 raise RunError(
                     f"{run.path} has no checkpoint yet: wait for the first, or go on with "
-                    f"'elites resume {run.path}'"
+                    f"'elites resume {quoted(run.path)}'"
                 )
         else:
             have = [int(place.name) for place in checkpoints.complete(run.checkpoints)]

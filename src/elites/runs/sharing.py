@@ -22,6 +22,7 @@ from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs import lock
 from elites.runs.directory import RunDirectory, RunError, path_in_errors
+from elites.writing import sweep_folders
 
 # The files of a run. No other file is packed or unpacked, and no code.
 _LAYOUT = re.compile(
@@ -37,6 +38,7 @@ _DAMAGE = (
     struct.error, UnicodeDecodeError, lzma.LZMAError,
 )  # fmt: skip
 """Exceptions that the module zipfile raises for a damaged file."""
+_PREFIX = ".unpacking-"  # of the names of temporary directories
 _MAX_RATIO = 20  # a run of any size may unpack to this many times the size of its zip
 
 
@@ -80,7 +82,9 @@ def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirecto
     parent = Path(os.path.abspath(output)).parent
     parent.mkdir(parents=True, exist_ok=True)
     # Each process has its own directory, because two may unpack at the same time.
-    temporary = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=parent))
+    sweep_folders(parent, _PREFIX)
+    prefix = f"{_PREFIX}{directories.this_process()}-"
+    temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
         with files.open_file(source, follow=True) as opened, zipfile.ZipFile(opened) as file:
             members = [info for info in file.infolist() if not info.is_dir()]
@@ -130,8 +134,16 @@ def _put_in_place(temporary: Path, output: Path) -> None:
     with lock.locked(output):
         directories.refuse_existing(output)  # another process may have unpacked there meanwhile
         # The configuration makes a directory a run, so it comes last.
-        for entry in sorted(temporary.iterdir(), key=lambda p: p.name == directories.CONFIG):
-            entry.rename(output / entry.name)
+        entries = sorted(temporary.iterdir(), key=lambda p: p.name == directories.CONFIG)
+        moved: list[Path] = []
+        try:
+            for entry in entries:
+                entry.rename(output / entry.name)
+                moved.append(entry)
+        except BaseException:
+            for entry in moved:
+                (output / entry.name).rename(entry)
+            raise
 
 
 def _umask() -> int:

@@ -14,6 +14,7 @@ from typing import IO, Protocol
 from elites import trust
 from elites.study.study import Item, Study
 from elites.study.worker import Ending, read_ending
+from elites.writing import open_to_append
 
 
 class Handle(Protocol):
@@ -61,7 +62,8 @@ class WorkerProcess:
         user's own Python files that it may execute.
         """
         self._report, pipe = os.pipe()
-        here, command = str(os.getpid()), [sys.executable, "-m", "elites.study.worker"]
+        here = str(os.getpid())
+        command = [sys.executable, *_import_options(), "-m", "elites.study.worker"]
         try:
             self.process = subprocess.Popen(
                 [*command, str(study), item.name, here, str(pipe), *trusted],
@@ -122,7 +124,7 @@ class LocalEngine:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot % len(self._gpus)]
         study.logs.mkdir(exist_ok=True)
         trusted = trust.trusted_digests(item.task, item.algorithm)
-        with open(study.logs / f"{item.name}.log", "ab") as log:
+        with open_to_append(study.logs / f"{item.name}.log") as log:
             process = WorkerProcess(study.path, item, log, trusted, environment)
         return _LocalHandle(process, lambda: self._free.append(slot))
 
@@ -148,6 +150,16 @@ class _LocalHandle:
     def stop(self) -> None:
         """Tell the worker process to save its state and end."""
         self._process.stop()
+
+
+def _import_options() -> list[str]:
+    """Return the options of Python with which a worker imports from where this process does.
+
+    Without -P, `python -m` imports from the current folder first, so that a file tyro.py there
+    would run in place of the package. The command `elites` does not import from there.
+    """
+    here = os.getcwd()
+    return [] if any(os.path.abspath(folder) == here for folder in sys.path) else ["-P"]
 
 
 def _visible_gpus() -> list[str]:

@@ -34,12 +34,13 @@ from elites.runs.directory import RunDirectory
 from elites.runs.sharing import belongs_to_a_run
 from elites.study import ray_cluster, worker
 from elites.study.engines import WorkerProcess
-from elites.study.study import FORMAT, INDEX, PLAN, Item, Study
+from elites.study.study import FORMAT, INDEX, PLAN, TOKEN, Item, Study
 from elites.study.worker import Ending
 from elites.words import one_line
+from elites.writing import open_to_append, sweep_folders
 
 Files = dict[str, bytes]  # contents by path inside the run
-TOKEN = ".study-is-here"  # shows a machine that it sees the same directory
+_PREFIX = "elites-study-"  # of the names of temporary directories
 
 
 class RayEngine:
@@ -127,8 +128,8 @@ class RayHandle:
                 ending = Ending(worker.LOST, f"lost the machine: {type(error).__name__}")
             else:
                 ending = Ending(worker.FAILED, f"{type(cause).__name__}: {one_line(cause)}")
-        with open(self._log, "a", encoding="utf-8") as log:
-            log.write(output)
+        with open_to_append(self._log) as log:
+            log.write(output.encode("utf-8", "backslashreplace"))
         return ending
 
     def stop(self) -> None:
@@ -196,8 +197,8 @@ def _compute(
     ray.get(collector.admit.remote(wanted.name, start))
     if location.is_visible():
         return _run_worker(Path(location.path), wanted, trusted, lambda: None)
-    _remove_abandoned()
-    folder = Path(tempfile.mkdtemp(prefix=f"elites-study-{directories.this_process()}-"))
+    sweep_folders(Path(tempfile.gettempdir()), _PREFIX)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{directories.this_process()}-"))
     try:
         directories.write_json(folder / PLAN, plan)
         directories.write_json(folder / INDEX, {"format": FORMAT, "runs": [item]})
@@ -218,14 +219,6 @@ def _compute(
         return _run_worker(folder, wanted, trusted, send)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_abandoned() -> None:
-    """Remove the temporary directories that killed processes of this machine left behind."""
-    for left in Path(tempfile.gettempdir()).glob("elites-study-*"):
-        owner = left.name.removeprefix("elites-study-").rpartition("-")[0]
-        if directories.is_gone(owner):
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _run_worker(

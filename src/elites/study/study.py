@@ -8,7 +8,8 @@
     report/        written by `elites report`
 
 Whether a run is done is read from its own directory, never from the index. A killed process
-therefore leaves nothing to repair. Only one process at a time computes the runs of a study.
+therefore leaves nothing to repair. Only one process at a time computes the runs of a study. The
+directory itself may be a link, but links inside of it are refused.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +31,12 @@ from elites.runs.directory import RunDirectory, RunError
 from elites.study.plan import Plan, from_values
 
 PLAN, INDEX = "plan.json", "index.json"
+TOKEN = ".study-is-here"  # shows a machine of a cluster that it sees the same directory
+_LAYOUT = (
+    rf"({'|'.join(map(re.escape, (PLAN, INDEX, TOKEN, directories.LOCK)))}|logs|imported|report)"
+    rf"(/(?s:.*))?|runs(/[^/]+(/{directories.LAYOUT})?)?"
+)
+"""Pattern of the paths inside of a study that must not be links."""
 FORMAT = 1
 ATTEMPTS = 2  # a failed run is tried once more
 State = Literal["queued", "running", "done", "failed"]
@@ -161,6 +169,7 @@ def existing(path: Path) -> Study:
     if not study.exists():
         kind = "a run, not a study" if RunDirectory(path).exists() else "not a study"
         raise ValueError(f"{path}: {kind}, it has no {PLAN}")
+    directories.refuse_links(path, _LAYOUT, "study")
     return study
 
 
@@ -171,6 +180,7 @@ def open_study(path: Path, plan: Plan) -> Study:
     something else, such as a study with another plan.
     """
     study = Study(path)
+    directories.refuse_links(path, _LAYOUT, "study")
     if study.exists():
         differing = differences(study.plan(), plan)
         if differing:

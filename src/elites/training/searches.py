@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic
@@ -22,6 +21,7 @@ from elites.arrays import read_arrays
 from elites.core.algorithm import S
 from elites.core.td3 import Losses
 from elites.core.types import Array, Evaluation, Request, Transitions
+from elites.writing import replacing
 
 FORMAT = 1
 Facts = Mapping[str, str | int]
@@ -75,15 +75,8 @@ def save(path: Path, facts: Facts, saved: Saved[S]) -> None:
     }
     information = {"format": FORMAT, **facts, "position": dataclasses.asdict(saved.position)}
     entries["search"] = np.array(json.dumps(information))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(temporary, "xb") as file:
-            np.savez(file, **entries)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary, open(temporary, "xb") as file:
+        np.savez(file, **entries)
 
 
 def load(path: Path, facts: Facts, shapes: S) -> Saved[S]:

@@ -10,9 +10,11 @@ there are too many, it drops the oldest one that waits for a request.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import json
 import re
+import resource
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -38,11 +40,36 @@ class Limits(NamedTuple):
     """Limits for the connections to a page: their number, and the size and time of a request."""
 
     connections: int = 256  # open at a time
+    at_once: int = 64  # accepted at once, before others are closed to make room
     per_address: int = 64  # of these, from one address. A browser opens about 6
     head_bytes: int = 16_384
     head_lines: int = 100
     head_seconds: float = 10.0  # from the connection to the end of the first request's head
     idle_seconds: int = 5  # from a response to the end of the next request's head
+
+
+RESERVE = 64
+"""Number of files that a server needs beside its connections: libraries, and the run's files."""
+
+
+def affordable(limits: Limits) -> Limits:
+    """Return `limits`, lowered to what this process can have open at a time.
+
+    Raises the process's limit of open files first, if it is too low and may be raised.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = RESERVE + limits.connections + limits.at_once
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(OSError, ValueError):  # some systems have another limit as well
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return limits
+    free = max(soft - RESERVE, 6)
+    return limits._replace(
+        connections=min(limits.connections, free * 2 // 3), at_once=min(limits.at_once, free // 3)
+    )
 
 
 class Refusal(NamedTuple):
@@ -97,6 +124,7 @@ class Gate:
     ):
         self.limits = limits or Limits()
         self.refused: dict[Refusal, int] = {}
+        self.failures = 0  # to accept a connection
         self._token, self._report = token, report
         self._tokens = re.compile(rb"(?:[?&]token|\b%b)=([^&;\s#]*)" % re.escape(cookie.encode()))
         self._open: dict[Connection, None] = {}  # the oldest first
@@ -170,11 +198,25 @@ class Gate:
                 "counted, but not printed"
             )
 
+    def count_failure(self, error: OSError) -> None:
+        """Count a failure to accept a connection, and report the first one."""
+        self.failures += 1
+        if self.failures == 1:
+            self._report(
+                f"cannot accept connections for now: {error.strerror}. Others are counted, but "
+                "not printed"
+            )
+
     def summary(self) -> str:
-        """Return a line about all refused connections, or an empty string if there were none."""
+        """Return a line about all refused connections, or an empty string if there were none.
+
+        The line also says how often no connection could be accepted.
+        """
         parts = [f"{count} {refusal.log}" for refusal, count in self.refused.items()]
         total = counted(sum(self.refused.values()), "connection")
-        return f"refused {total}: {listed(parts)}" if parts else ""
+        texts = [f"refused {total}: {listed(parts)}"] if parts else []
+        texts += [f"could not accept any {counted(self.failures, 'time')}"] * bool(self.failures)
+        return "; ".join(texts)
 
 
 class Connection(H11Protocol):

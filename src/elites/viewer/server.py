@@ -11,6 +11,7 @@ only.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import functools
@@ -38,13 +39,14 @@ from elites import output
 from elites.runs.directory import RunDirectory, RunError
 from elites.viewer import data
 from elites.viewer.api import endpoints, page_files
-from elites.viewer.connections import HEADERS, Connection, Gate
+from elites.viewer.connections import HEADERS, Connection, Gate, Limits, affordable
 from elites.viewer.player import Player
 from elites.words import plain
 
 LOCAL = "127.0.0.1"
 FIRST_PORT, TRIES = 8765, 50
 QUEUE = 1024  # connections that the operating system keeps until they are accepted
+_LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 KINDS = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -227,6 +229,7 @@ class Server(uvicorn.Server):
     """Web server that finishes a rollout after the first signal and ends at once after a second."""
 
     def __init__(self, app: Any, gate: Gate):
+        self._gate = gate
         protocol: Any = functools.partial(Connection, gate)
         super().__init__(
             uvicorn.Config(
@@ -236,7 +239,7 @@ class Server(uvicorn.Server):
                 interface="asgi3",
                 proxy_headers=False,
                 timeout_keep_alive=gate.limits.idle_seconds,
-                backlog=64,  # so many connections are accepted at once, before others are closed
+                backlog=gate.limits.at_once,
                 log_level="error",
                 server_header=False,
                 lifespan="off",
@@ -246,9 +249,21 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start serving on sockets that are already bound."""
+        asyncio.get_running_loop().set_exception_handler(self._handle_error)
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(QUEUE)
+
+    def _handle_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Count errors of a lack of file descriptors or memory, and log others as usual.
+
+        asyncio reports such an error many times a second, and tries to accept again later.
+        """
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in _LACKS:
+            self._gate.count_failure(error)
+        else:
+            loop.default_exception_handler(context)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Stop the server after the current rollout, or end the process on a second signal."""
@@ -279,7 +294,7 @@ def serve(
         shown = platform.node() if everywhere else f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{bound}/" + (f"?token={token}" if token else "")
         guard = Guard(host, bound, token)
-        gate = Gate(token, guard.cookie, output.complain)
+        gate = Gate(token, guard.cookie, output.complain, affordable(Limits()))
         server = Server(application(run, player, guard), gate)
         compiling = threading.Thread(target=player.compile, daemon=True)
         compiling.start()
