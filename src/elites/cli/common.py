@@ -12,6 +12,7 @@ import tyro
 from elites import trust
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory
+from elites.words import plain
 
 STOPPED = 3
 """Exit code of training that a signal stopped and that can be resumed."""
@@ -64,5 +65,5 @@ def _agrees(question: str) -> bool:
     """
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
         return False
-    print(f"elites: {question} [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"elites: {plain(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -6,22 +6,18 @@ Messages name the function, the field and the line of the task's file.
 from __future__ import annotations
 
 import functools
-import traceback
 from collections.abc import Callable
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites import tasks
+from elites import references, tasks
 from elites.tasks.task import Array, Task, TaskState
 
 ROBOTS, STEPS = 32, 20  # of the real trial
 
-_PACKAGES = tuple(str(Path(package.__file__ or "").parent) for package in (jax, np))
 _TRACED = (
     jax.errors.TracerBoolConversionError,
     jax.errors.TracerIntegerConversionError,
@@ -65,29 +61,12 @@ def _shapes(task: Task, name: str, function: Callable[..., TaskState], *argument
         raise ValueError(
             f"task '{task.name}': {name} needs a number that is only known when the compiled "
             "program runs, for example in a Python 'if', int() or a NumPy function"
-            f"{_place(error.__traceback__)}. Use jnp.where, jax.lax.cond or jax.numpy instead"
+            f"{references.place(error)}. Use jnp.where, jax.lax.cond or jax.numpy instead"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(
-            f"task '{task.name}': {name} raised {type(error).__name__}: {_first_line(error)}"
-            f"{_place(error.__traceback__)}"
+            f"task '{task.name}': {name} raised {references.described(error)}"
         ) from error
-
-
-def _place(trace: TracebackType | None) -> str:
-    """Return the file and line of the user's code in a traceback: " (task.py, line 12)".
-
-    Returns "" if no frame of the traceback is the user's code.
-    """
-    ours = str(Path(__file__).parents[1])
-    for frame in reversed(traceback.extract_tb(trace)):
-        if not frame.filename.startswith((ours, *_PACKAGES, "<")):
-            return f" ({frame.filename}, line {frame.lineno})"
-    return ""
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0].rstrip(".")
 
 
 def _check_state(task: Task, name: str, state: Any) -> None:
@@ -171,7 +150,7 @@ def _try(task: Task) -> None:
     except Exception as error:
         raise ValueError(
             f"task '{task.name}': {steps} steps of {ROBOTS} robots raised "
-            f"{type(error).__name__}: {_first_line(error)}{_place(error.__traceback__)}"
+            f"{references.described(error)}"
         ) from error
     if not np.asarray(_finite(start)).any():
         raise ValueError(
