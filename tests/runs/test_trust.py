@@ -269,3 +269,15 @@ def test_a_yes_on_a_terminal_is_trust(received, tmp_path):
     assert has_run(task)
     assert len(records(tmp_path)) == 1
     succeed("evaluate", run)
+
+
+def test_the_question_shows_no_control_characters(received, tmp_path):
+    task, run = received
+    strange = Path(shutil.copy(task, tmp_path / "task\x1b]0;title\x07.py"))
+    edit_json(run / "config.json", lambda config: config.update(task=f"{strange}:paid"))
+    code, shown = answered(("export", run, tmp_path / "policy.safetensors"), b"n\n")
+    assert code == 2, shown
+    assert "[y/N]" in shown
+    assert "task\\x1b]0;title\\x07.py" in shown.replace("\r\n", "")
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
