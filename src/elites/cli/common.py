@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from elites import trust
+from elites.runs import session
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory
 from elites.words import plain
@@ -42,12 +43,12 @@ def program() -> str:
 def trusted_config(run: RunDirectory, trust_task: bool) -> Config:
     """Return the configuration of a run, after making sure that the user trusts its files.
 
-    These are Python files of the run's task and algorithm. With `trust_task`, they are trusted.
+    These are the Python files of `session.code_names`. With `trust_task`, they are trusted.
     Otherwise the user is asked if there is a terminal. Raises an UntrustedError if one is not
     trusted.
     """
     config = run.checked_config()
-    names = (config.task, config.algorithm)
+    names = session.code_names(run, config)
     try:
         if not trust_task:
             trust.require(run.path, *names)
