@@ -236,7 +236,7 @@ def is_of(value: Any, kind: Kind) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return a value as text of at most 60 characters, for messages."""
+    """Return a value as text for messages, shortened to at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

@@ -139,7 +139,7 @@ def _entry(path: Path) -> list[str]:
 
 
 def _recorded_paths() -> set[str]:
-    """Return the paths of all files in the record, whether or not they have changed since."""
+    """Return the paths of all trusted files, also of those that were changed after that."""
     folder = _folder()
     if folder is None or not folder.is_dir():
         return set()

@@ -202,7 +202,7 @@ def test_any_text_reaches_the_page(hostile):
 def test_a_foreign_run_cannot_control_the_terminal(run):
     records = json.loads((run / "environment.json").read_text())
     records[0]["command"] = records[0]["time"] = HOSTILE["terminal"]
-    records[-1]["device"] = HOSTILE["surrogates"]
+    records[-1]["device"] = HOSTILE["terminal"]
     (run / "environment.json").write_text(json.dumps(records))
     assert shows_no_control_characters(succeed("info", run).stdout)
     (run / "config.json").write_text('{"format": "\\u001b[2J"}')

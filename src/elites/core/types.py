@@ -167,8 +167,8 @@ class Request(NamedTuple):
     parents: Array | None = None  # [n, D] descriptors of parents, the target where there is none
 
     def to_evaluate(self) -> Request:
-        """Return the request without what only `tell` needs.
+        """Return the request for evaluation: with `parents` set to None, which only `tell` reads.
 
-        All requests that are evaluated have the same structure, so one compiled program serves all.
+        All evaluated requests then have the same structure, so one compiled program evaluates them.
         """
         return self if self.parents is None else self._replace(parents=None)

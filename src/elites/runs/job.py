@@ -29,7 +29,7 @@ from elites.runs.directory import (
 from elites.tasks import checking
 from elites.tasks.task import Task
 from elites.training import Batched
-from elites.words import amount
+from elites.words import amount, plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,13 +49,14 @@ class Job:
     def facts(self) -> dict[str, Any]:
         """Return the facts about the run, the entries of `facts.json`, keyed by name.
 
-        With these facts a run can be shown without loading its task.
+        With these facts a run can be shown without loading its task. Texts are made plain, so that
+        any reader can show them.
         """
         algorithm, task = self.algorithm, self.task
         learner = algorithm.main_td3
         return {
-            "task": task.name,
-            "algorithm": algorithm.name,
+            "task": plain(task.name),
+            "algorithm": plain(algorithm.name),
             "iterations": self.total,
             "initial_evaluations": algorithm.initial_evaluations,
             "evaluations_per_iteration": algorithm.evaluations_per_iteration,
@@ -65,13 +66,13 @@ class Job:
             "episode_length": task.episode_length,
             "episode_descriptor": task.episode_descriptor,
             "deterministic": task.deterministic,
-            "descriptor": task.descriptor_text,
-            "descriptor_names": tuple(axis.name for axis in task.descriptor_axes),
-            "descriptor_units": tuple(axis.unit for axis in task.descriptor_axes),
+            "descriptor": plain(task.descriptor_text),
+            "descriptor_names": tuple(plain(axis.name) for axis in task.descriptor_axes),
+            "descriptor_units": tuple(plain(axis.unit) for axis in task.descriptor_axes),
             "descriptor_low": task.descriptor_low,
             "descriptor_high": task.descriptor_high,
             "descriptor_weights": algorithm.problem.weights,
-            "origins": algorithm.origins,
+            "origins": tuple(map(plain, algorithm.origins)),
             "offspring": dict(algorithm.offspring),
             "policy_layers": algorithm.policy.sizes,
             "policy_parameters": algorithm.policy.size,
@@ -227,7 +228,7 @@ def _host_memory() -> Iterator[int]:
 
 
 def _container_memory() -> Iterator[int]:
-    """Yield the free memory of the container in bytes. Yields nothing if it has no limit."""
+    """Yield one number, the free memory of the container in bytes, or nothing without a limit."""
     group = Path("/sys/fs/cgroup")
     with contextlib.suppress(OSError, ValueError):
         limit = int((group / "memory.max").read_text())

@@ -141,7 +141,7 @@ def _fingerprint(before: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed_facts(before: Mapping[str, Any], job: Job, but: Collection[str]) -> dict[str, str]:
-    """Return a sentence for each fact (entry of facts.json) that changed, keyed by the fact.
+    """Return a sentence for each fact (entry of facts.json) that changed, by the fact's name.
 
     `before` are the recorded facts. Facts named in `but` are ignored.
     """

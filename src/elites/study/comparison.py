@@ -22,12 +22,12 @@ class Point:
 
 
 def comparison_point(groups: Sequence[Group]) -> Point | None:
-    """Return the point at which the algorithms of one task are compared.
+    """Return the `Point` at which the algorithms of one task are compared, with their metrics.
 
-    This is the end of training if all runs are finished and have the same budget. Otherwise it is
-    the largest number of evaluations that all have reached. Budgets differ if some runs were
-    trained longer, or if there are imported results. `groups` has the results of each algorithm.
-    Returns None if no run has begun.
+    They are compared at the end of training if all runs are finished and have the same budget.
+    Otherwise they are compared after the largest number of evaluations that all runs have reached.
+    Budgets differ if some runs were trained longer, or if there are imported results. `groups` has
+    the results of each algorithm. Returns None if no run has begun.
     """
     one_budget = len({budget for group in groups for budget in group.budgets}) == 1
     if one_budget and all(g.finished == g.planned and not g.imported for g in groups):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,8 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "", saved: bo
         line = _line_of(text, words) if text else None
         return ValueError(f"{where}{f', line {line}' if line else ''}: {what}")
 
+    if saved:  # by version 0.1.0, which called a field by another name
+        values = {"reevaluate_every" if n == "reach_every" else n: v for n, v in values.items()}
     fields = {field.name: field for field in dataclasses.fields(Plan)}
     for name in values:
         if name not in fields:
@@ -135,30 +137,11 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "", saved: bo
                 f"unknown field '{name}'.{suggestion(name, fields)} Known: {', '.join(fields)}",
                 name,
             )
-    checks = {"tasks": registry.check, "algorithms": catalogue.check}
     given = dict(values)
-    for name, check in checks.items():
+    for name, check in (("tasks", registry.check), ("algorithms", catalogue.check)):
         if name not in values:
             raise refusal(f"{name} is missing. Give a list of names")
-        entries = values[name]
-        if not isinstance(entries, list | tuple) or not all(isinstance(e, str) for e in entries):
-            raise refusal(f"{name} must be a list of names, got {shown(entries)}", name)
-        if not entries:
-            raise refusal(f"{name} is empty. Give at least one name", name)
-        for entry in entries:
-            try:
-                if saved and references.is_reference(entry):
-                    references.check_form(name.removesuffix("s"), entry)
-                else:
-                    check(entry)
-            except ValueError as error:
-                raise refusal(str(error), f'"{entry}"', f"'{entry}'", name) from None
-            if list(entries).count(entry) > 1:
-                raise refusal(f"{name} names {entry} twice", name)
-        given[name] = tuple(references.absolute(entry) for entry in entries)
-        names = [references.short_name(entry) for entry in entries]
-        if len(set(names)) < len(names):
-            raise refusal(f"{name} has two of the same name: {', '.join(names)}", name)
+        given[name] = _names(name, values[name], check, refusal, saved)
     for name in ("seeds", "first_seed", "evaluations", "checkpoint_every", "reevaluate_every"):
         value = values.get(name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
@@ -175,6 +158,38 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "", saved: bo
         named = re.match(r"(?:unknown (?=preset)|unknown hyperparameter ')?(\w+)", str(error))
         raise refusal(str(error), named[1] if named else "") from None
     return plan
+
+
+def _names(
+    field: str,
+    entries: Any,
+    check: Callable[[str], str],
+    refusal: Callable[..., ValueError],
+    saved: bool,
+) -> tuple[str, ...]:
+    """Return the names in a plan's field `tasks` or `algorithms`, with absolute paths of files.
+
+    `check` raises a ValueError for an unknown name, and `refusal` makes the error to raise. The
+    files of a `saved` study need not exist.
+    """
+    if not isinstance(entries, list | tuple) or not all(isinstance(e, str) for e in entries):
+        raise refusal(f"{field} must be a list of names, got {shown(entries)}", field)
+    if not entries:
+        raise refusal(f"{field} is empty. Give at least one name", field)
+    for entry in entries:
+        try:
+            if saved and references.is_reference(entry):
+                references.check_form(field.removesuffix("s"), entry)
+            else:
+                check(entry)
+        except ValueError as error:
+            raise refusal(str(error), f'"{entry}"', f"'{entry}'", field) from None
+        if list(entries).count(entry) > 1:
+            raise refusal(f"{field} names {entry} twice", field)
+    names = [references.short_name(entry) for entry in entries]
+    if len(set(names)) < len(names):
+        raise refusal(f"{field} has two of the same name: {', '.join(names)}", field)
+    return tuple(references.absolute(entry) for entry in entries)
 
 
 def _line_of(text: str, words: tuple[str, ...]) -> int | None:

@@ -186,9 +186,10 @@ def _display(progress: bool | Callback | None, total: int) -> Iterator[Progress 
 def _callbacks(
     progress: bool | Callback | None, callback: Callback | Sequence[Callback]
 ) -> list[Callback]:
-    """Return the functions to call after each iteration: `progress` if it is one, then `callback`.
+    """Return the functions to call after each iteration: `progress`, then those of `callback`.
 
-    Raises a ValueError if one of them is not callable.
+    `progress` is left out if it is True, False or None. Raises a ValueError for other values that
+    cannot be called.
     """
     found = list(callback) if isinstance(callback, Sequence) else [callback]
     if progress is not None and not isinstance(progress, bool):

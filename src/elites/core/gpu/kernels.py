@@ -673,7 +673,7 @@ class _UpdateProgram:
 def update_critics(config: KernelConfig, delay_position: int, cycle: Ref, data: Ref,
                    corrections: Ref, next_values, layers: LayerBuffers, losses,
                    before: NetworkState, losses_after, after: NetworkState):  # fmt: skip
-    """Update the part of a critic that belongs to one GPU program, in place.
+    """Take an Adam step, in place, with the critic parameters that this GPU program handles.
 
     Program 0 of each critic also adds the critic's mean squared error to the summed losses.
     """

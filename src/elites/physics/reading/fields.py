@@ -101,9 +101,10 @@ def read_vector(
 
 
 def read_reference(node: Any, field: str, index: Mapping[str, int], where: str, kind: str) -> int:
-    """Return the index of the entry whose name is in a field of the JSON object `node`.
+    """Read a name from a field of the JSON object `node`, and return the index that it has.
 
-    `index` maps names to indices. `kind` says in the message what the names belong to.
+    `index` maps names to indices. Raises a ValueError for an unknown name, whose message calls the
+    named thing by `kind`, such as "body".
     """
     value = node.get(field) if isinstance(node, Mapping) else None
     if not isinstance(value, str) or value not in index:

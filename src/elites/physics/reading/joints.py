@@ -53,7 +53,7 @@ class Joint:
     def parent_axis(self, direction: list[int]) -> np.ndarray:
         """Return a direction [3] of the joint frame as a vector in the frame of the parent body.
 
-        The joint is at angle 0.
+        It is the direction that the parent sees while the joint is at angle 0.
         """
         return rotations.quat_rotate(self.reference, self.axis(direction))
 
