@@ -10,12 +10,12 @@ algorithms. JAX is loaded on first use.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # not that of `typing`, whose import would delay the handling of signals
 if TYPE_CHECKING:
+    from typing import Any
+
     from elites.core.hyperparameters import Hyperparameters
     from elites.runs.saved import load
     from elites.runs.saving import save
@@ -68,8 +68,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+        return getattr(import_module(_LAZY[name]), name)
     if name in ("core", "physics", "presets", "runs", "tasks", "training"):
-        return importlib.import_module(f"elites.{name}")
+        return import_module(f"elites.{name}")
     raise AttributeError(f"module 'elites' has no attribute '{name}'")

@@ -1,18 +1,35 @@
 """The command `elites`, which is also `python -m elites`.
 
-Signals and standard streams are taken care of first, because the imports of a command take a while.
+Signals are handled before anything else is imported, because imports take a while. The standard
+streams follow.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
-from elites import output
-from elites.runs import signals
+
+def _leave(number: int, frame: object) -> None:
+    """End this process at once with "interrupted". Handles signals until `main` replaces it."""
+    del frame
+    try:
+        os.write(2, b"elites: interrupted\n")
+    finally:  # also if standard error is closed
+        os._exit(128 + number)
+
+
+for _number in (signal.SIGINT, signal.SIGTERM):
+    if signal.getsignal(_number) != signal.SIG_IGN:
+        signal.signal(_number, _leave)
 
 
 def main() -> int:
     """Run the command of the command line, and return the exit code of the process."""
+    from elites import output
+    from elites.runs import signals
+
     signals.end_on_signals()
     output.prepare()
     from elites import cli

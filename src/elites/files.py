@@ -13,6 +13,7 @@ Every error is one line that names the file, what is wrong with it, and the fiel
 
 from __future__ import annotations
 
+import collections
 import csv
 import errno
 import io
@@ -27,6 +28,8 @@ from typing import IO, Any, NamedTuple
 
 MEGABYTE = 10**6
 DEPTH = 50  # of nested lists and tables
+LARGEST_JSON = 8 * MEGABYTE  # the largest that elites writes have some 100 kB
+_LONGEST_LINE = MEGABYTE  # of a CSV file
 Rows = list[list[str]]
 Error = type[Exception]
 
@@ -117,7 +120,7 @@ def read_text(
 
 def read_json(path: Path, error: Error = RunError, follow: bool = False) -> Any:
     """Read a JSON file and return its contents. Raises `error` if the file is damaged."""
-    text = read_text(path, error=error, follow=follow)
+    text = read_text(path, LARGEST_JSON, error, follow)
     try:
         values = json.loads(text)
     except RecursionError:
@@ -130,7 +133,7 @@ def read_json(path: Path, error: Error = RunError, follow: bool = False) -> Any:
 
 def read_toml(path: Path, error: Error = ValueError) -> dict[str, Any]:
     """Read a TOML file and return its contents as a dictionary. Raises `error` if it is damaged."""
-    text = read_text(path, error=error, follow=True)
+    text = read_text(path, LARGEST_JSON, error, follow=True)
     try:
         values = tomllib.loads(text)
     except RecursionError:
@@ -146,19 +149,29 @@ def _check_values(path: Path, values: Any, error: Error) -> None:
 
     Numbers must be finite, and whole numbers must fit in 64 bits. Texts must be valid Unicode.
     """
-    inside: list[tuple[str, Any, int]] = [("", values, 0)]
-    while inside:
-        name, value, depth = inside.pop()
-        if isinstance(value, dict | list):
-            if depth > DEPTH:
-                raise error(f"{path}: damaged: '{name[:60]}' is nested too deeply")
-            entries = value.items() if isinstance(value, dict) else enumerate(value)
-            inside += [(f"{name}.{key}" if name else str(key), v, depth + 1) for key, v in entries]
-            texts: list[Any] = list(value) if isinstance(value, dict) else []
-        else:
-            texts = [value]
-        if not all(map(_is_usable, texts)):
-            raise error(f"{path}: damaged: {f'{name!a} is ' if name else ''}{_unusable(value)}")
+    if found := _fault(values):
+        keys, what = found
+        name = ".".join(map(str, reversed(keys)))
+        raise error(f"{path}: damaged: {f'{name[:60]!a} is ' if name else ''}{what}")
+
+
+def _fault(value: Any, depth: int = 0) -> tuple[list[Any], str] | None:
+    """Return where the first value that cannot be used is, and what is wrong with it.
+
+    Where it is, is said by the keys and indices that lead to it, the innermost first. Returns None
+    if all values can be used.
+    """
+    if not isinstance(value, dict | list):
+        return None if _is_usable(value) else ([], _unusable(value))
+    if depth > DEPTH:
+        return [], "nested too deeply"
+    if isinstance(value, dict) and not all(map(_is_usable, value)):
+        return [], "not valid Unicode text"
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        if found := _fault(inner, depth + 1):
+            found[0].append(key)
+            return found
+    return None
 
 
 def _is_usable(value: Any) -> bool:
@@ -259,21 +272,54 @@ def read_csv(
     `unfinished`, an incomplete last line is left out: the process that wrote the file may have been
     killed, or is still writing.
     """
-    text = read_text(path, 4000 * MEGABYTE, error)
-    lines = text.split("\n")
-    if unfinished or not lines[-1]:
-        del lines[-1]
-    header, *rows = [cells for _, cells in _parsed(path, lines, error)] or [[]]
-    for name in header:
-        if header.count(name) > 1:
-            raise error(f"{path}: damaged: it has {header.count(name)} columns named {shown(name)}")
-    for number, row in enumerate(rows, start=2):
-        if len(row) == len(header):
-            continue
-        if unfinished and number == len(rows) + 1:
-            return header, rows[:-1]
-        raise error(f"{path}: line {number} has {len(row)} fields, the header {len(header)}")
+    header, *rows = csv_rows(path, error, unfinished)
     return header, rows
+
+
+def csv_rows(path: Path, error: Error = RunError, unfinished: bool = False) -> Iterator[list[str]]:
+    """Yield the header and the rows of a CSV file, while the file is being read.
+
+    See `read_csv` for errors, which are raised at the first row with a fault, and for `unfinished`.
+    The header of an empty file is an empty list.
+    """
+    with open_file(path, 4000 * MEGABYTE, error) as file:
+        lines = _lines(path, file, error, unfinished)
+        parsed = _parsed(path, lines, error)
+        number, header = next(parsed, (0, []))
+        if number and not header:
+            raise error(f"{path}: damaged: line 1 is empty, it must name the columns")
+        for name, count in collections.Counter(header).items():
+            if count > 1:
+                raise error(f"{path}: damaged: it has {count} columns named {shown(name)}")
+        yield header
+        for number, row in parsed:
+            if len(row) == len(header):
+                yield row
+            elif not unfinished or next(lines, None) is not None:
+                raise error(
+                    f"{path}: line {number} has {len(row)} fields, the header {len(header)}"
+                )
+
+
+def _lines(path: Path, file: IO[bytes], error: Error, unfinished: bool) -> Iterator[str]:
+    """Yield the lines of an open UTF-8 text file without line breaks.
+
+    With `unfinished`, a last line without a line break is left out. Raises `error` if a line is too
+    long or not UTF-8.
+    """
+    start, encoding = 0, "utf-8-sig"
+    while line := file.readline(_LONGEST_LINE):
+        if not line.endswith(b"\n"):
+            if len(line) == _LONGEST_LINE:
+                raise error(f"{path}: damaged: the line at byte {start} is longer than 1 MB")
+            if unfinished:
+                return
+        try:
+            yield line.decode(encoding).removesuffix("\n")
+        except UnicodeDecodeError as problem:
+            place = start + problem.start
+            raise error(f"{path}: damaged: byte {place} is not UTF-8 text") from None
+        start, encoding = start + len(line), "utf-8"
 
 
 def read_foreign_csv(path: Path, error: Error = ValueError) -> list[tuple[int, list[str]]]:
@@ -283,12 +329,14 @@ def read_foreign_csv(path: Path, error: Error = ValueError) -> list[tuple[int, l
     left out. Raises `error` if the file is damaged.
     """
     text = read_text(path, error=error, follow=True)
-    rows = list(_parsed(path, io.StringIO(text, newline=""), error))
-    for number, cells in rows:
+    rows = []
+    for number, cells in _parsed(path, io.StringIO(text, newline=""), error):
         if any(letter < " " and letter != "\t" for cell in cells for letter in cell):
             raise error(f"{path}, line {number}: has a control character or a line break in a cell")
-    stripped = [(number, [cell.strip() for cell in cells]) for number, cells in rows]
-    return [(number, cells) for number, cells in stripped if any(cells)]
+        stripped = [cell.strip() for cell in cells]
+        if any(stripped):
+            rows.append((number, stripped))
+    return rows
 
 
 def _parsed(path: Path, lines: Iterable[str], error: Error) -> Iterator[tuple[int, list[str]]]:

@@ -12,6 +12,8 @@ import importlib.machinery
 import importlib.util
 import inspect
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -20,6 +22,7 @@ from typing import Any
 from elites import files
 
 _MOST = 16 * files.MEGABYTE  # of a Python file
+_PREFIX = "elites_own_"  # of the names of modules
 
 
 def is_reference(name: str) -> bool:
@@ -105,7 +108,7 @@ def _module(where: str) -> ModuleType:
     Files with the same name in different folders become different modules.
     """
     number = hashlib.sha256(where.encode()).hexdigest()[:8]
-    name = f"elites_own_{Path(where).stem}_{number}"
+    name = f"{_PREFIX}{Path(where).stem}_{number}"
     spec = importlib.util.spec_from_file_location(name, where, loader=_Loader(name, where))
     assert spec is not None
     assert spec.loader is not None
@@ -113,9 +116,9 @@ def _module(where: str) -> ModuleType:
     sys.modules[spec.name] = module  # where dataclasses look for it
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[spec.name]
-        raise ValueError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{where} cannot be loaded: {described(error)}") from error
     return module
 
 
@@ -123,15 +126,57 @@ def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call `function` with `arguments` and return its result.
 
     `name` is the reference FILE.py:FUNCTION that the function was loaded from. An error inside the
-    function is raised as a ValueError that names the file and the function.
+    function is raised as a ValueError that names the file, the function and the line. A ValueError
+    of elites itself, for example about a field of a `Task`, keeps its text.
     """
     try:
         return function(*arguments)
-    except ValueError:
-        raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ValueError) and _is_raised_here(error):
+            if type(error) is not ValueError:  # such as an UntrustedError
+                raise
+            raise ValueError(f"{error}{place(error)}") from error
         where, _, called = name.rpartition(":")
-        raise ValueError(f"{where}: '{called}' failed: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{where}: '{called}' failed: {described(error)}") from error
+
+
+# ------------------------------------------------------------------------- errors of user's code
+
+_HERE = str(Path(__file__).parent)
+
+
+def described(error: BaseException) -> str:
+    """Return an error of the user's code in words: its type, its message and its place."""
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else repr(error.code)
+        return f"it calls sys.exit({code}){place(error)}, which would end elites. Remove that call"
+    message = (str(error).strip().splitlines() or [""])[0].rstrip(".")
+    return f"{type(error).__name__}{f': {message}' if message else ''}{place(error)}"
+
+
+def place(error: BaseException) -> str:
+    """Return the file and line of the user's code that raised an error: " (FILE, line 12)".
+
+    Code of elites, of Python and of installed packages is not the user's. Returns "" if no other
+    code was running.
+    """
+    own = {module.__file__ for name, module in [*sys.modules.items()] if name.startswith(_PREFIX)}
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename in own or not _is_installed(frame.filename):
+            return f" ({frame.filename}, line {frame.lineno})"
+    return ""
+
+
+def _is_installed(path: str) -> bool:
+    """Return whether a path is that of code of elites, of Python or of an installed package."""
+    packages = {"site-packages", "dist-packages"} & set(Path(path).parts)
+    return bool(packages) or path.startswith((_HERE, sysconfig.get_paths()["stdlib"], "<"))
+
+
+def _is_raised_here(error: BaseException) -> bool:
+    """Return whether code of elites raised an error, and not the user's code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return len(frames) > 1 and frames[-1].filename.startswith(_HERE)
 
 
 def kind(value: Any) -> str:

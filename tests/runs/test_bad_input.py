@@ -412,7 +412,7 @@ def test_a_run_that_has_just_begun_is_explained(finished, tmp_path):
 
 def test_a_task_of_ones_own_can_be_checked(tmp_path):
     assert (
-        "paid: 20 steps of 32 robots found no fault"
+        "paid: 8 steps of 8 random policies found no fault"
         in succeed("tasks", f"{OWN}:paid", "--check").stdout
     )
     broken = tmp_path / "broken.py"

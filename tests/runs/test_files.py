@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,7 @@ import written
 from elites import arrays, files, physics
 from elites.files import RunError
 from elites.runs import checkpoint as checkpoints
+from elites.runs import logs
 from elites.runs.directory import RunDirectory
 from elites.study.plan import Plan
 from elites.study.study import Study
@@ -307,7 +311,7 @@ def test_devices_and_large_files_are_not_read(tmp_path):
         files.read_text(Path("/dev/zero"))
     (tmp_path / "large").touch()
     os.truncate(tmp_path / "large", 10**12)
-    with pytest.raises(RunError, match="has 1,000,000 MB, more than the 64 MB"):
+    with pytest.raises(RunError, match="has 1,000,000 MB, more than the 8 MB"):
         files.read_json(tmp_path / "large")
 
 
@@ -337,6 +341,8 @@ def test_values_that_cannot_be_used_are_named(tmp_path, text, words):
     [
         ("a,b\n1\n2,3\n", "line 2 has 1 fields, the header 2"),
         ("a,a\n1,2\n", "2 columns named 'a'"),
+        ("\n\n\n", "line 1 is empty"),
+        ("a,b\n1,2\n\n3,4\n", "line 3 has 0 fields, the header 2"),
         ('a,b\n1,"' + "x" * 200_000 + "\n", "line 2: field larger than field limit"),
     ],
 )
@@ -373,3 +379,55 @@ def test_a_saved_search_is_read_as_carefully(tmp_path):
     os.mkfifo(path)
     with pytest.raises(ValueError, match="not a plain file"):
         search.load(path)
+
+
+# Small files that would take far more memory than their size if all of it were taken apart.
+HOSTILE = {
+    "config.json": (b"[" + b"0," * 3_900_000 + b"0]", "not a table of named fields"),
+    "large.json": (b"[" + b"0," * 5_000_000 + b"0]", "has 10 MB, more than the 8 MB"),
+    "newlines.csv": (b"\n" * 20_000_000, "line 1 is empty"),
+    "metrics.csv": (b"iteration,seed\n" + b"\n" * 20_000_000, "line 2 has 0 fields"),
+    "long.csv": (b"a" * 20_000_000, "longer than 1 MB"),
+}
+READ = """
+import resource, sys
+from pathlib import Path
+from elites import files
+from elites.runs import directory, logs
+
+def most():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+before, path = most(), Path(sys.argv[1])
+try:
+    if path.suffix == ".json":
+        files.read_record(path, {})
+    else:
+        logs.read_table(path)
+except files.RunError as error:
+    print(most() - before, error)
+"""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_small_file_takes_little_memory(tmp_path, name):
+    content, words = HOSTILE[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    done = subprocess.run([sys.executable, "-c", READ, path], capture_output=True, text=True)
+    kilobytes, message = done.stdout.split(" ", 1)
+    assert re.search(words, message), message
+    assert int(kilobytes) < 200_000, (name, kilobytes)
+
+
+def test_a_table_is_read_in_parts(tmp_path, monkeypatch):
+    path = tmp_path / "table.csv"
+    path.write_text("iteration,origin\n" + "".join(f"{i},o{i}\n" for i in range(10)) + "10,o")
+    whole = logs.read_table(path)
+    monkeypatch.setattr(logs, "_CELLS", 4)
+    for name, column in logs.read_table(path).items():
+        np.testing.assert_array_equal(column, whole[name])
+    assert whole["iteration"].tolist() == [*range(10)]
+    path.write_text(path.read_text().replace("8,o8", "x,o8"))
+    with pytest.raises(RunError, match="line 10: a column 'iteration' of numbers has 'x'"):
+        logs.read_table(path)

@@ -62,7 +62,8 @@ def check_interrupted(process: subprocess.Popen[str], path: Path) -> None:
     assert not path.exists()
 
 
-BEFORE = ["elites.cli", "tyro", "jax", "jaxlib", "jax.numpy", "elites.runs.job",
+BEFORE = ["elites.output", "elites.words", "elites.runs.signals", "elites.cli", "tyro",
+          "jax", "jaxlib", "jax.numpy", "elites.runs.job",
           "elites.tasks.analytic"]  # fmt: skip
 
 

@@ -269,3 +269,42 @@ def test_a_yes_on_a_terminal_is_trust(received, tmp_path):
     assert has_run(task)
     assert len(records(tmp_path)) == 1
     succeed("evaluate", run)
+
+
+def test_the_question_shows_no_control_characters(received, tmp_path):
+    task, run = received
+    strange = Path(shutil.copy(task, tmp_path / "task\x1b]0;title\x07.py"))
+    edit_json(run / "config.json", lambda config: config.update(task=f"{strange}:paid"))
+    code, shown = answered(("export", run, tmp_path / "policy.safetensors"), b"n\n")
+    assert code == 2, shown
+    assert "[y/N]" in shown
+    assert "task\\x1b]0;title\\x07.py" in shown.replace("\r\n", "")
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+
+
+@pytest.fixture
+def distillation(received, tmp_path) -> tuple[Path, Path]:
+    """A distillation without a checkpoint, whose source names an algorithm that is not trusted."""
+    task, _ = received
+    own = Path(shutil.copy(HERE / "own_algorithms.py", tmp_path / "own.py"))
+    source = tmp_path / "source"
+    trust.record(f"{own}:mutation")
+    succeed("train", f"{task}:paid", f"{own}:mutation", *SMOKE, "--output", source)
+    succeed("distil", source, "--iterations", 1, "--steps", 1, "--hidden", 4,
+            "--output", tmp_path / "distilled")  # fmt: skip
+    shutil.rmtree(tmp_path / "distilled" / "checkpoints")
+    shutil.rmtree(tmp_path / "distilled" / "evaluation")
+    own.write_text(own.read_text() + "\n# a comment\n")
+    return own, tmp_path / "distilled"
+
+
+def test_trust_includes_what_a_distillation_starts_from(distillation, monkeypatch):
+    own, run = distillation
+    stranger(monkeypatch)
+    done = elites("resume", run)
+    line = complaint(done, 2)
+    assert f"{run} needs to run the code in {own}, which changed since you trusted it" in line
+    assert "--trust-task" in line
+    assert len(done.stderr.splitlines()) == 1  # nothing was compiled
+    succeed("resume", run, "--trust-task")

@@ -74,7 +74,9 @@ def test_the_reason_of_a_failure_is_that_of_this_attempt(tmp_path, monkeypatch):
     assert errors == {
         "killed": f"killed by SIGKILL (signal 9); see {str(log).format('killed')}",
         "leaves": f"ended with exit code 4 and gave no reason; see {str(log).format('leaves')}",
-        "exits": f"SystemExit: enough ({own}, line {OWN[: OWN.index('raise')].count(chr(10)) + 1})",
+        "exits": f"{own}: 'exits' failed: it calls sys.exit('enough') ({own}, line "
+        f"{OWN[: OWN.index('raise')].count(chr(10)) + 1}), which would end elites. Remove that "
+        "call",
         "mistaken": f"KeyError: 'a key that is missing' ({own}, line {LINE})",
     }
     assert "Traceback" in Path(str(log).format("mistaken")).read_text()

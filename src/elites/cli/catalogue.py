@@ -22,7 +22,8 @@ def tasks(
 
     Args:
         task: Task to explain. Without it, all tasks are listed.
-        check: Check the task instead: run a few steps and report what is wrong with it.
+        check: Check the task instead: run whole episodes of a few random policies, and report
+            what is wrong and in which step.
     """
     if check and not task:
         raise ValueError("--check needs a task: elites tasks FILE.py:FUNCTION --check")
@@ -35,8 +36,7 @@ def tasks(
         from elites.tasks import checking
 
         made = registry.make(task)
-        checking.check(made)
-        print(f"{made.name}: {checking.STEPS} steps of {checking.ROBOTS} robots found no fault")
+        print(checking.check_episodes(made))
     elif task:
         print(describe.explain_task(registry.make(task)))
     else:

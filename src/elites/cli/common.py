@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import tyro
 
 from elites import trust
+from elites.runs import session
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory
+from elites.words import plain
 
 STOPPED = 3
 """Exit code of training that a signal stopped and that can be resumed."""
@@ -41,12 +43,12 @@ def program() -> str:
 def trusted_config(run: RunDirectory, trust_task: bool) -> Config:
     """Return the configuration of a run, after making sure that the user trusts its files.
 
-    These are Python files of the run's task and algorithm. With `trust_task`, they are trusted.
+    These are the Python files of `session.code_names`. With `trust_task`, they are trusted.
     Otherwise the user is asked if there is a terminal. Raises an UntrustedError if one is not
     trusted.
     """
     config = run.checked_config()
-    names = (config.task, config.algorithm)
+    names = session.code_names(run, config)
     try:
         if not trust_task:
             trust.require(run.path, *names)
@@ -64,5 +66,5 @@ def _agrees(question: str) -> bool:
     """
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
         return False
-    print(f"elites: {question} [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"elites: {plain(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

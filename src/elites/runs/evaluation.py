@@ -24,7 +24,7 @@ import numpy as np
 from elites.files import RunError, read_record
 from elites.runs import checkpoint as checkpoints
 from elites.runs import lock
-from elites.runs.directory import FACTS, RunDirectory, write_text
+from elites.runs.directory import FACTS, SUMMARY, RunDirectory, write_text
 from elites.runs.logs import read_table, text_of
 from elites.words import number
 
@@ -217,17 +217,23 @@ def read_cells(directory: Path, cells: int, size: int) -> dict[str, np.ndarray]:
     return table
 
 
-def is_complete(run: RunDirectory) -> bool:
-    """Return whether a run is complete: it has its last checkpoint and its evaluation tables.
+def is_done(run: RunDirectory) -> bool:
+    """Return whether a run is done: it has a summary, or its last checkpoint and its tables.
 
-    Figures and summary may be missing.
+    Figures may be missing. A run whose tables say that all archives are empty is not done.
     """
     try:
+        if (run.evaluation / "metrics.csv").exists():
+            coverage = read_metrics(run.evaluation).get("coverage", np.ones(1))
+            if len(coverage) and not (coverage > 0).any():
+                return False
+        if (run / SUMMARY).exists():
+            return True
         total = read_record(run / FACTS, {"iterations": int})["iterations"]
         last = [int(place.name) for place in checkpoints.complete(run.checkpoints)[-1:]]
         return last == [total] and iteration_of(run.evaluation) == total
     except (OSError, RunError):
-        return False
+        return (run / SUMMARY).exists()
 
 
 def table(directory: Path) -> list[list[str]]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import itertools
 import os
 import struct
 import time
@@ -25,7 +26,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from elites.files import RunError, read_csv, shown
+from elites.files import RunError, csv_rows, read_csv, shown
 from elites.runs.directory import METRICS, RunDirectory, flush, path_in_errors, write_text
 
 # ------------------------------------------------------------------------------------------- CSV
@@ -33,11 +34,8 @@ from elites.runs.directory import METRICS, RunDirectory, flush, path_in_errors, 
 
 def text_of(value: Any) -> str:
     """Return a value as text for a CSV file. Numbers can be read back from it exactly."""
-    if isinstance(value, np.generic):
-        value = (
-            value.astype(np.float64) if value.dtype.kind == "f" and value.itemsize > 4 else value
-        )
-        return str(value)
+    if isinstance(value, np.floating) and value.itemsize > 4:
+        value = value.astype(np.float64)
     return str(value)
 
 
@@ -102,6 +100,7 @@ def _drop_rows_after(path: Path, columns: Sequence[str], iteration: int) -> None
     write_text(path, "".join(_line(row) for row in [columns, *complete]))
 
 
+_CELLS = 100_000  # that are held as texts while a table is read
 _TEXTS = ("origin",)  # columns of text; all others hold numbers
 _LIMITS = {
     "iteration": (0, 2**31 - 1),
@@ -121,27 +120,39 @@ def read_table(path: Path, needed: Iterable[str] = ()) -> dict[str, np.ndarray]:
     The column `origin` is an array of texts. An incomplete last line is skipped. Raises a RunError
     if a column of `needed` is missing, or if a value is not a number.
     """
-    header, rows = read_csv(path, unfinished=True)
+    rows = csv_rows(path, unfinished=True)
+    header = next(rows)
     for name in needed:
         if name not in header:
             raise RunError(f"{path}: damaged: it needs a column '{name}' of numbers")
-    return {name: _column(path, name, [row[i] for row in rows]) for i, name in enumerate(header)}
+    parts: list[list[np.ndarray]] = []
+    line = 2
+    # Texts take far more memory than numbers, so only some rows of them are held at a time.
+    while some := list(itertools.islice(rows, 1 + _CELLS // max(1, len(header)))):
+        columns = zip(header, zip(*some, strict=True), strict=True)
+        parts.append([_column(path, name, cells, line) for name, cells in columns])
+        line += len(some)
+    if not parts:
+        return {name: _column(path, name, []) for name in header}
+    return {name: np.concatenate([part[i] for part in parts]) for i, name in enumerate(header)}
 
 
-def _column(path: Path, name: str, cells: Sequence[str]) -> np.ndarray:
-    """Return the cells of a column as an array.
+def _column(path: Path, name: str, cells: Sequence[str], line: int = 2) -> np.ndarray:
+    """Return cells of a column as an array. `line` is the line of the first one.
 
-    Raises a RunError that names the line if a cell is not a number, or exceeds the column's limits
-    in `_LIMITS`.
+    Raises a RunError that names the line if a cell is not a number, exceeds the column's limits in
+    `_LIMITS`, or is a text of more than 200 characters.
     """
     if name in _TEXTS:
+        if (longest := max(map(len, cells), default=0)) > 200:
+            raise RunError(f"{path}: damaged: '{name}' has a text of {longest} characters")
         return np.array(cells, str)
     try:
         values = np.array([float(cell) for cell in cells], float)
     except ValueError:
         i = next(i for i, cell in enumerate(cells) if not _is_number(cell))
         raise RunError(
-            f"{path}: damaged: line {i + 2}: a column '{name}' of numbers has {shown(cells[i])}"
+            f"{path}: damaged: line {i + line}: a column '{name}' of numbers has {shown(cells[i])}"
         ) from None
     if name in _LIMITS:
         low, high = _LIMITS[name]
@@ -150,8 +161,8 @@ def _column(path: Path, name: str, cells: Sequence[str]) -> np.ndarray:
         if not allowed.all():
             i = int(np.argmin(allowed))
             raise RunError(
-                f"{path}: damaged: line {i + 2}: '{name}' must be a {'whole ' * whole}number from "
-                f"{low} to {high}, got {shown(cells[i])}"
+                f"{path}: damaged: line {i + line}: '{name}' must be a {'whole ' * whole}number "
+                f"from {low} to {high}, got {shown(cells[i])}"
             )
     return values
 

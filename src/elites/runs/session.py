@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from elites import output, trust
+from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import lock
@@ -70,6 +71,23 @@ def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_tas
         return _train(RunDirectory(path), config, False, accept_changed_task)
 
 
+def code_names(run: RunDirectory, config: Config) -> list[str]:
+    """Return the names of the tasks and algorithms whose code a run executes, without duplicates.
+
+    These are the run's own. A distillation without a checkpoint also loads the run that it starts
+    from, which may be a distillation itself.
+    """
+    names, seen = [config.task, config.algorithm], {run.path.resolve()}
+    while config.start_from and not checkpoints.complete(run.checkpoints):
+        run = RunDirectory(Path(config.start_from))
+        if run.path.resolve() in seen or not run.exists():  # told when the run is loaded
+            break
+        seen.add(run.path.resolve())
+        config = run.config()
+        names += [config.task, config.algorithm]
+    return list(dict.fromkeys(names))
+
+
 def _train(
     run: RunDirectory, config: Config, fresh: bool, accept_changed_task: bool = False
 ) -> Outcome:
@@ -77,7 +95,7 @@ def _train(
 
     Raises `Interrupted` if a signal arrives before the first file is written.
     """
-    trust.require(run.path, config.task, config.algorithm)
+    trust.require(run.path, *code_names(run, config))
     with Signals("before training starts") as signals:
         from elites.runs import trainer
 

@@ -45,6 +45,7 @@ from elites.runs.signals import Signals
 from elites.runs.unchanged import Comparison
 from elites.training import iteration_keys, seed_keys
 from elites.training.progress import Progress
+from elites.trust import UntrustedError
 from elites.words import amount, counted, duration, in_markdown, quoted
 
 LONG = 200_000_000
@@ -78,6 +79,8 @@ def train(
                 _warn_of_gaps(run, last.iteration)
                 # The end of a finished run was re-evaluated after its checkpoint.
                 last.information[gaps.REEVALUATED] = gaps.reevaluated(run, last.iteration)
+        if last and last.iteration >= job.total:
+            _refuse_empty(run, config, job.state_of(last.arrays))
         if last and last.iteration >= job.total and _is_finished(run, last.iteration):
             seconds = last.information.get("seconds", 0.0)
             return Outcome(last.iteration, job.total, seconds, interrupted=False, was_finished=True)
@@ -93,6 +96,8 @@ def train(
         except TooLargeError:  # known once it is compiled
             if fresh:
                 directories.discard(run)
+            raise
+        except UntrustedError:
             raise
         except ValueError as error:  # the configuration was checked: from the task, or a bug
             raise RunError(f"training failed: {error} (ELITES_DEBUG=1 shows where)") from error
@@ -154,21 +159,25 @@ def _loop(
         record.wait()
         outcome = Outcome(iteration, job.total, record.seconds(), iteration < job.total)
         if not outcome.interrupted:
+            _refuse_empty(run, config, state)
             finished = _finish(run, config, job, state, keys, record, outcome, signals)
             outcome = dataclasses.replace(outcome, interrupted=not finished)
-            _refuse_empty(run, job, state)
     finally:
         record.close()
     return outcome
 
 
-def _refuse_empty(run: RunDirectory, job: Job, state: Any) -> None:
-    """Raise a RunError if the archives of all seeds are empty, because no policy was valid."""
+def _refuse_empty(run: RunDirectory, config: Config, state: Any) -> None:
+    """Raise a RunError if the archives of all seeds are empty, because no policy was valid.
+
+    Called at the end of training, before tables and summary are written: such a run never counts as
+    finished.
+    """
     if not np.isfinite(np.asarray(state.archive.fitness)).any():
         raise RunError(
             f"{run.path}: the archive is empty, because every evaluation was rejected: no policy "
-            "had a finite fitness and descriptor. Check the task with "
-            "'elites tasks TASK --check', and its rewards until the end of an episode"
+            "had a finite fitness and descriptor. Find the step in which a number stops being "
+            f"finite with 'elites tasks {quoted(config.task)} --check'"
         )
 
 

@@ -134,8 +134,7 @@ class Study:
         The state is never "running": the study's files do not say whether a process is computing
         the run.
         """
-        run = self.run(item)
-        if (run / directories.SUMMARY).exists() or evaluation.is_complete(run):
+        if evaluation.is_done(self.run(item)):
             return "done"
         return "failed" if item.attempts >= ATTEMPTS else "queued"
 

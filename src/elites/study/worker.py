@@ -22,7 +22,7 @@ import traceback
 from pathlib import Path
 from typing import NamedTuple
 
-from elites import trust
+from elites import references, trust
 from elites.runs import session
 from elites.runs.directory import OutOfMemoryError, RunError, TooLargeError
 from elites.runs.lock import InUseError
@@ -62,10 +62,8 @@ def main(arguments: list[str]) -> int:
 
 def compute(study: Study, name: str) -> Ending:
     """Start or continue the run called `name` of a study, and return how it ended."""
-    own: list[Path] = []
     try:
         item = next(item for item in study.items() if item.name == name)
-        own = trust.files(item.task, item.algorithm)
         return _train(study, item)
     except (TooLargeError, OutOfMemoryError) as error:
         return Ending(TOO_LARGE, one_line(error))
@@ -77,9 +75,7 @@ def compute(study: Study, name: str) -> Ending:
         return Ending(FAILED, one_line(error))
     except (Exception, SystemExit) as error:  # a fault of the task, of the algorithm or of elites
         traceback.print_exc()
-        message = str(error).strip().partition("\n")[0]
-        reason = f"{type(error).__name__}{f': {message}' if message else ''}{_place(error, own)}"
-        return Ending(FAILED, reason)
+        return Ending(FAILED, references.described(error))
 
 
 def _train(study: Study, item: Item) -> Ending:
@@ -91,16 +87,6 @@ def _train(study: Study, item: Item) -> Ending:
     )
     outcome = session.start(study.run(item).path, config, resume=True)
     return Ending(STOPPED if outcome.interrupted else DONE)
-
-
-def _place(error: BaseException, files: list[Path]) -> str:
-    """Return where in the user's own files an error was raised: " (FILE, line N)".
-
-    Returns an empty string if it was raised elsewhere.
-    """
-    names = {str(path) for path in files}
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in names]
-    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
 
 def read_ending(report: bytes, status: int) -> Ending:

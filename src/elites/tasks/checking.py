@@ -6,22 +6,20 @@ Messages name the function, the field and the line of the task's file.
 from __future__ import annotations
 
 import functools
-import traceback
 from collections.abc import Callable
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites import tasks
+from elites import references, tasks
 from elites.tasks.task import Array, Task, TaskState
 
 ROBOTS, STEPS = 32, 20  # of the real trial
+POLICIES, LONGEST = 8, 1000  # of the check of whole episodes: its policies, and steps at most
+_FIELDS = ("observation", "reward", "descriptor")
 
-_PACKAGES = tuple(str(Path(package.__file__ or "").parent) for package in (jax, np))
 _TRACED = (
     jax.errors.TracerBoolConversionError,
     jax.errors.TracerIntegerConversionError,
@@ -65,29 +63,12 @@ def _shapes(task: Task, name: str, function: Callable[..., TaskState], *argument
         raise ValueError(
             f"task '{task.name}': {name} needs a number that is only known when the compiled "
             "program runs, for example in a Python 'if', int() or a NumPy function"
-            f"{_place(error.__traceback__)}. Use jnp.where, jax.lax.cond or jax.numpy instead"
+            f"{references.place(error)}. Use jnp.where, jax.lax.cond or jax.numpy instead"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(
-            f"task '{task.name}': {name} raised {type(error).__name__}: {_first_line(error)}"
-            f"{_place(error.__traceback__)}"
+            f"task '{task.name}': {name} raised {references.described(error)}"
         ) from error
-
-
-def _place(trace: TracebackType | None) -> str:
-    """Return the file and line of the user's code in a traceback: " (task.py, line 12)".
-
-    Returns "" if no frame of the traceback is the user's code.
-    """
-    ours = str(Path(__file__).parents[1])
-    for frame in reversed(traceback.extract_tb(trace)):
-        if not frame.filename.startswith((ours, *_PACKAGES, "<")):
-            return f" ({frame.filename}, line {frame.lineno})"
-    return ""
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0].rstrip(".")
 
 
 def _check_state(task: Task, name: str, state: Any) -> None:
@@ -171,7 +152,7 @@ def _try(task: Task) -> None:
     except Exception as error:
         raise ValueError(
             f"task '{task.name}': {steps} steps of {ROBOTS} robots raised "
-            f"{type(error).__name__}: {_first_line(error)}{_place(error.__traceback__)}"
+            f"{references.described(error)}"
         ) from error
     if not np.asarray(_finite(start)).any():
         raise ValueError(
@@ -205,10 +186,76 @@ def _trial(task: Task, steps: int, keys: Array) -> tuple[TaskState, TaskState, A
 
 def _finite(state: TaskState) -> Array:
     """Return whether each robot has a finite observation, reward and descriptor: booleans [n]."""
-    fields = (state.observation, state.reward[:, None], state.descriptor)
-    return jnp.stack([jnp.isfinite(field).all(-1) for field in fields]).all(0)
+    return _finite_fields(state).all(-1)
+
+
+def _finite_fields(state: TaskState) -> Array:
+    """Return whether each of `_FIELDS` is finite for each robot: booleans [n, 3]."""
+    values = (getattr(state, name) for name in _FIELDS)
+    return jnp.stack([jnp.isfinite(v).reshape(len(v), -1).all(-1) for v in values], -1)
 
 
 def _not_finite(state: TaskState) -> list[str]:
-    fields = {name: getattr(state, name) for name in ("observation", "reward", "descriptor")}
-    return [name for name, values in fields.items() if not np.isfinite(values).all()]
+    return [name for name in _FIELDS if not np.isfinite(getattr(state, name)).all()]
+
+
+# -------------------------------------------------------------------------------- whole episodes
+
+
+def check_episodes(task: Task) -> str:
+    """Check a task like `check`, then run whole episodes, and return what was found in words.
+
+    A few random policies are evaluated for one episode each, of at most `LONGEST` steps. Raises a
+    ValueError if each of them comes to numbers that are not finite. If only some do, the words say
+    so: training rejects such evaluations.
+    """
+    check(task)
+    steps = min(LONGEST, task.episode_length)
+    try:
+        first, finite = map(np.asarray, jax.jit(functools.partial(_episodes, task, steps))())
+    except Exception as error:
+        raise ValueError(
+            f"task '{task.name}': an episode raised {references.described(error)}"
+        ) from error
+    done = f"{steps} steps of {POLICIES} random policies"
+    broken = np.flatnonzero(first)
+    if not len(broken):
+        return f"{task.name}: {done} found no fault"
+    i = broken[np.argmin(first[broken])]
+    fields = [name for name, good in zip(_FIELDS, finite[i], strict=True) if not good]
+    where = f"first in step {first[i]} of {task.episode_length}: {', '.join(fields)}"
+    if len(broken) == POLICIES:
+        raise ValueError(
+            f"task '{task.name}': every one of {POLICIES} random policies comes to numbers that "
+            f"are not finite, {where}"
+        )
+    return (
+        f"{task.name}: in {done}, {len(broken)} came to numbers that are not finite, {where}. "
+        "Training rejects such evaluations"
+    )
+
+
+def _episodes(task: Task, steps: int) -> tuple[Array, Array]:
+    """Simulate one episode for each of n random linear policies.
+
+    Returns the number of the first step with numbers that are not finite [n], from 1 on or 0 if
+    there is none, and which of `_FIELDS` were finite then [n, 3].
+    """
+    shape = (POLICIES, task.observation_size, task.action_size)
+    weights = jax.random.normal(jax.random.key(2), shape)
+    bias = jax.random.normal(jax.random.key(3), (POLICIES, task.action_size))
+    start = jax.vmap(task.reset)(jax.random.split(jax.random.key(0), POLICIES))
+
+    def step(carry: tuple[TaskState, Array, Array, Array], number: Array):
+        state, alive, first, finite = carry
+        action = jnp.tanh(jnp.einsum("no,noa->na", state.observation, weights) + bias)
+        state = jax.vmap(task.step)(state, action)
+        found = _finite_fields(state)
+        breaks = alive & ~found.all(-1)
+        first = jnp.where(breaks, number, first)
+        finite = jnp.where(breaks[:, None], found, finite)
+        return (state, alive & ~breaks & ~state.done, first, finite), None
+
+    before = (start, jnp.ones(POLICIES, bool), jnp.zeros(POLICIES, int), _finite_fields(start))
+    (_, _, first, finite), _ = jax.lax.scan(step, before, jnp.arange(1, steps + 1))
+    return first, finite
