@@ -28,7 +28,7 @@ from typing import IO, Any, NamedTuple
 
 MEGABYTE = 10**6
 DEPTH = 50  # of nested lists and tables
-LARGEST_JSON = 8 * MEGABYTE  # the largest that elites writes have some 100 kB
+LARGEST_JSON = 8 * MEGABYTE
 _LONGEST_LINE = MEGABYTE  # of a CSV file
 Rows = list[list[str]]
 Error = type[Exception]

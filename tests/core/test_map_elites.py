@@ -300,6 +300,8 @@ def test_there_must_be_a_variation():
 def test_a_variation_without_offspring_is_refused():
     with pytest.raises(ValueError, match="variation 'ga' must make at least 1 offspring, got 0"):
         dataclasses.replace(probe.spec(), variations=(Variation("ga", 0, ga),))
+    with pytest.raises(ValueError, match="the name of a variation has at most 100 characters"):
+        dataclasses.replace(probe.spec(), variations=(Variation("x" * 101, 1, ga),))
     with pytest.raises(ValueError, match="pga_me: variation 'pg' must make at least 1"):
         elites.build("point_omni", "pga_me", batch_size=2)
 

@@ -21,6 +21,8 @@ from elites.core.standardisation import Moments
 from elites.core.td3 import TD3, TD3State
 from elites.core.types import INITIAL, Array, Problem
 
+_LONGEST_NAME = 100  # of a variation, so that tables with a column for it can be read
+
 
 class State(NamedTuple):
     """Complete state of a run of the MAP-Elites family: training can continue from it."""
@@ -115,6 +117,11 @@ class Spec:
             if len(set(names)) < len(names):
                 raise ValueError(f"{self.name}: the same {what} twice in {', '.join(names)}")
         for variation in self.variations:
+            if len(variation.origin) > _LONGEST_NAME:
+                raise ValueError(
+                    f"{self.name}: the name of a variation has at most {_LONGEST_NAME} characters, "
+                    f"got {len(variation.origin)}"
+                )
             if variation.count < 1:
                 raise ValueError(
                     f"{self.name}: variation '{variation.origin}' must make at least 1 offspring, "
