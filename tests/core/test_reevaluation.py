@@ -98,8 +98,9 @@ def test_elites_are_requested_in_the_shape_of_training(name):
         functools.partial(reevaluation.request_elites, algorithm),
         state.archive, algorithm.actor(state), jnp.zeros(algorithm.batch, int), key,
     )  # fmt: skip
-    assert shapes(again) == shapes(trained)
-    assert shapes(jax.eval_shape(algorithm.first, state, key)) == shapes(trained)
+    first = jax.eval_shape(algorithm.first, state, key)
+    assert shapes(again) == shapes(trained.to_evaluate())
+    assert shapes(first.to_evaluate()) == shapes(trained.to_evaluate())
 
 
 @pytest.mark.parametrize(
