@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from elites import output, trust
-from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import lock
@@ -78,6 +77,10 @@ def code_names(run: RunDirectory, config: Config) -> list[str]:
     from, which may be a distillation itself.
     """
     names, seen = [config.task, config.algorithm], {run.path.resolve()}
+    if not config.start_from:
+        return list(dict.fromkeys(names))
+    from elites.runs import checkpoint as checkpoints  # loads NumPy, which help does not need
+
     while config.start_from and not checkpoints.complete(run.checkpoints):
         run = RunDirectory(Path(config.start_from))
         if run.path.resolve() in seen or not run.exists():  # told when the run is loaded
