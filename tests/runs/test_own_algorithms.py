@@ -74,7 +74,7 @@ def test_it_is_explained():
         ("absent", "'absent' must be a function that returns an Algorithm, found nothing of that"),
         ("number", "'number' must be a function that returns an Algorithm, found an int"),
         ("returns_nothing", "'returns_nothing' must return an Algorithm, as map_elites.algorithm"),
-        ("refuses", "elites: batch_size must be odd, got 32"),
+        ("refuses", "'refuses' failed: ValueError: batch_size must be odd, got 32"),
         ("fails", "'fails' failed: KeyError: 'mistake'"),
         ("takes_one", "'takes_one' failed: TypeError: takes_one() takes 1 positional argument"),
     ],
