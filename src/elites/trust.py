@@ -17,10 +17,8 @@ Only the named file is checked, not what it imports.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,6 +26,7 @@ from pathlib import Path
 from elites import references
 from elites.output import warn
 from elites.words import listed
+from elites.writing import replacing
 
 REMEDY = "Read it, then repeat with --trust-task (in Python: trust_task=True)"
 
@@ -152,14 +151,11 @@ def _write(digest: str, path: Path) -> None:
     folder = _folder()
     if folder is None:
         return warn(f"you have no home directory, so elites cannot remember that you trust {path}")
-    temporary = folder / f".{digest}.writing-{secrets.token_hex(4)}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(f"{digest}  {path}\n")
-        os.replace(temporary, folder / digest)
+        with replacing(folder / digest) as temporary:
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(f"{digest}  {path}\n")
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         warn(f"{folder}: {error.strerror}, so elites cannot remember that you trust {path}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from elites.runs import environment as environments
@@ -10,7 +12,8 @@ from program import edit_json, environment, succeed
 
 
 def test_seeds_on_another_number_of_devices_may_differ_in_their_last_bits(run):
-    two = environment(XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+    two = environment(XLA_FLAGS=flags)
     done = succeed("resume", run, "--evaluations", 352, apart=True, environ=two)
     (warning,) = [line for line in done.stderr.splitlines() if "warning" in line]
     assert f"{run} was trained on 1 device (cpu) and continues on 2 devices (cpu): " in warning

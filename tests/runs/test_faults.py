@@ -31,6 +31,7 @@ from program import (
     rows,
     started,
     succeed,
+    usual_environment,
     watched,
 )
 
@@ -104,11 +105,13 @@ def test_a_second_signal_leaves_at_once(tmp_path):
 
 
 def test_resume_in_another_process_comes_to_the_same_bits(tmp_path):
+    """With the compiler that users have."""
     straight, halves = tmp_path / "straight", tmp_path / "halves"
     options = ("point_omni", "dcg_me", *SMOKE, "--seeds", 2, "--reevaluate-every", 3)
-    succeed("train", *options, "--evaluations", 32 * 9, "--output", straight, apart=True)
-    succeed("train", *options, "--evaluations", 32 * 5, "--output", halves, apart=True)
-    succeed("resume", halves, "--evaluations", 32 * 9, apart=True)
+    apart = {"apart": True, "environ": usual_environment()}
+    succeed("train", *options, "--evaluations", 32 * 9, "--output", straight, **apart)
+    succeed("train", *options, "--evaluations", 32 * 5, "--output", halves, **apart)
+    succeed("resume", halves, "--evaluations", 32 * 9, **apart)
     assert bits(newest(straight)) == bits(newest(halves))
     for table in (
         "metrics.csv",

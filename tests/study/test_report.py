@@ -154,12 +154,12 @@ def test_a_single_algorithm_is_not_tested(tmp_path):
 def test_any_text_is_shown_as_text(tmp_path):
     plan = Plan(("point_omni",), ("me",), seeds=2, preset="smoke")
     made = study(tmp_path / "a <b> \x1b[2J \u202e", plan, known)
-    label = "<script>alert(1)</script> {} %s $x$ \x1b[31m \u202e \x00" + 3000 * "w"
+    label = "<script>alert(1)</script> {} %s $x$ \x9b31m \u202e" + 3000 * "w"
     foreign = tmp_path / "theirs.csv"
     rows = [f"{32 * i},qd_score,{i},point_omni,{label},0" for i in range(1, 10)]
     foreign.write_text("\n".join(["evaluations,metric,value,task,label,seed", *rows]) + "\n")
     succeed("report", made.path, "--add", foreign)
     text = (made.path / "report" / "report.html").read_text("utf-8")
     assert "<script>" not in text
-    assert "&lt;script&gt;alert(1)&lt;/script&gt; {} %s $x$ \\x1b[31m \\u202e \\x00www" in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; {} %s $x$ \\x9b31m \\u202ewww" in text
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)

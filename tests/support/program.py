@@ -37,6 +37,14 @@ def environment(cache: bool = True, **more: str) -> dict[str, str]:
     return kept
 
 
+def usual_environment() -> dict[str, str]:
+    """Of a process with the compiler that users have, not the faster one of the tests."""
+    kept = environment()
+    for name in ("XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS"):
+        kept.pop(name, None)
+    return kept
+
+
 def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "elites", *map(str, arguments)]
 

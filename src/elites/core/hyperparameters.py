@@ -97,7 +97,7 @@ class Hyperparameters:
     progress_weight_end: float = 0.5
     """Coverage at which the weight of progress has its final value."""
     progress_discount: float | None = None
-    """Discount of `progress_me`. None uses 0.95, or 0.9 if `progress_weight` is 0."""
+    """Discount of `progress_me`. None uses 0.95, or 0.9 where it rewards outcomes."""
     progress_batch_size: int = 256
     """Transitions in a minibatch of `progress_me`. Its PG variation uses `td3_batch_size`."""
     progress_learning_rate: float = 1e-3

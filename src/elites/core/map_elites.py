@@ -155,7 +155,7 @@ def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses
 def _train(
     state: State, learner: Learner, batches: td3.Batch, key: Array
 ) -> tuple[td3.TD3State, Losses]:
-    """Train one learner. Returns its new state and the mean losses."""
+    """Train one learner on minibatches. Returns its new state and the mean losses."""
     factor = None
     if learner.rate_factor is not None:
         factor = learner.rate_factor.at(archives.summary(state.archive).coverage)

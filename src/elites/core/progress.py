@@ -55,9 +55,8 @@ def weight_in(progress: Progress, archive: Archive) -> Array:
 
     The schedule depends on the share of filled cells.
     """
-    full = archives.filled(archive)
-    largest = jnp.max(jnp.where(full, jnp.abs(archive.fitness), 0.0))
-    return progress.weight.at(jnp.mean(full.astype(jnp.float32))) * largest
+    largest = jnp.max(jnp.where(archives.filled(archive), jnp.abs(archive.fitness), 0.0))
+    return progress.weight.at(archives.summary(archive).coverage) * largest
 
 
 def relabel(progress: Progress, target: Array, reached: Array, after: Array, key: Array) -> Array:

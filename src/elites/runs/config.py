@@ -94,6 +94,8 @@ class Config:
         """Return this configuration. Raises a ValueError if its task or algorithm is unknown."""
         if self.algorithm != catalogue.DISTIL:
             catalogue.check(self.algorithm)
+            if self.start_from:
+                raise ValueError(f"start_from is for 'distil' alone, not for {self.algorithm}")
         elif not self.start_from:
             raise ValueError("'distil' needs the archive of a run: use 'elites distil RUN'")
         tasks.check(self.task)
