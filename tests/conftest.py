@@ -11,6 +11,11 @@ import subprocess
 import sys
 import tempfile
 
+import pytest
+from hypothesis import HealthCheck, settings
+
+import quick
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.pop("ELITES_DEBUG", None)  # it shows tracebacks instead of messages
 # Many tests compile the same programs. All workers, and the processes that tests start, inherit
@@ -44,11 +49,6 @@ def accepted_by_xla(flags: str) -> bool:
 
 if "XLA_FLAGS" not in os.environ:
     os.environ["XLA_FLAGS"] = QUICK_XLA if accepted_by_xla(QUICK_XLA) else ""
-
-import pytest
-from hypothesis import HealthCheck, settings
-
-import quick
 
 settings.register_profile(
     "suite",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-import jax
-
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
     """To the same bits, and the same entries of the cache, as JAX_DISABLE_MOST_OPTIMIZATIONS=1."""
+    import jax  # after tests/conftest.py has set the environment
+
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     try:
