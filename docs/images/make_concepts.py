@@ -206,7 +206,8 @@ def draw_policy(walker) -> None:
         panel.scatter(*asked.T, s=16, color=COLOURS[0], label="requested", zorder=2)
         panel.scatter(*reached.T, s=16, color=COLOURS[1], marker="x", label="reached", zorder=3)
         panel.set(title=f"{name}: mean error {error:.0f} % of the range", box_aspect=1)
-        panel.set(xlabel="descriptor 1", ylabel="descriptor 2")
+        across, up = tasks.make(name).descriptor_axes
+        panel.set(xlabel=across.label, ylabel=up.label)
         panel.set(xlim=(low, high), ylim=(low, high))
     axes[1].legend(loc="lower left", frameon=False)
     save(figure, "policy")

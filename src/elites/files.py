@@ -107,7 +107,8 @@ def read_text(
 ) -> str:
     """Return the contents of a UTF-8 text file of at most `most` bytes, without a byte order mark.
 
-    Raises `error` if the file is damaged, too large or not a plain file.
+    A symbolic link is followed only if `follow` is true. Raises `error` if the file is damaged, too
+    large or not a plain file.
     """
     try:
         return read_bytes(path, most, error, follow).decode("utf-8-sig")

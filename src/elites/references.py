@@ -85,9 +85,9 @@ def load(name: str) -> Any:
 
 @functools.cache
 def source(where: str) -> bytes:
-    """Return the contents of a Python file, the ones that run in this process.
+    """Return the contents of the Python file at the path `where`, as this process runs it.
 
-    The file is read once, so that what was checked is what runs, even if the file changes between.
+    The file is read once. So what was checked is what runs, even if the file changes later.
     """
     return files.read_bytes(Path(where), _MOST, ValueError, follow=True)
 

@@ -44,7 +44,7 @@ def reset(model: Model) -> tuple[Array, Sensors]:
 
 
 def sense(model: Model, state: Array) -> Sensors:
-    """Return the sensors of a state [13, B]. The contacts are zero: only a step computes them."""
+    """Return joint angles and velocities in a state [13, B]. Its contacts are zero until a step."""
     angles, velocities = joints.angles_and_velocities(
         model.joints, *_ends(model, unpack(state[..., None]))
     )

@@ -117,7 +117,7 @@ def indices(values) -> np.ndarray:
 
 
 def column(values) -> np.ndarray:
-    """Return numbers as a float32 array [rows, 1], as in all tables."""
+    """Return numbers as a float32 array [rows, 1], the shape of a column in the tables."""
     return np.array(values, np.float32).reshape(-1, 1)
 
 

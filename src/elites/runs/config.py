@@ -246,9 +246,9 @@ def flat(config: Config) -> dict[str, Any]:
 
 
 def differences(saved: Config, asked: Config) -> list[str]:
-    """Return the differences of two configurations as texts such as "seeds is 2, not 3".
+    """Return the differences between two configurations as texts such as "seeds is 2, not 3".
 
-    The configurations are the saved one and the requested one. Fields that do not affect the
+    There the saved value is 2 and the requested one is 3. Fields that do not affect the
     results of a run are ignored.
     """
     before, after = flat(saved), flat(asked)

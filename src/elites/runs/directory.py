@@ -74,7 +74,7 @@ class RunDirectory:
     def __truediv__(self, name: str) -> Path:
         """Return the path of the file `name` in the run directory.
 
-        Version 0.1.0 used other names for some files. In its runs, returns the path with that name.
+        Version 0.1.0 used other names for some files. They are used for its runs.
         """
         old = OLD_NAMES.get(name)
         if old and os.path.lexists(self.path / old) and not os.path.lexists(self.path / name):
@@ -88,7 +88,7 @@ class RunDirectory:
 
     @property
     def snapshots(self) -> Path:
-        """Path of the folder with snapshots: one archive without policies for each checkpoint."""
+        """Path of the folder with snapshots. For each checkpoint it has the archive without policies."""
         return self.path / "snapshots"
 
     @property
@@ -154,8 +154,8 @@ def refuse_links(path: Path, layout: str = LAYOUT, kind: str = "run") -> None:
     """Raise a RunError if the directory of a run or study at a path contains a symbolic link.
 
     Writing through a link would change files elsewhere. `layout` is a pattern of the paths that are
-    checked, relative to the directory. A user may keep other things beside them. `kind` says what
-    the directory is, for the message.
+    checked, relative to the directory. Other files, which a user may keep there, are not checked.
+    `kind` says what the directory is, for the message.
     """
     ours = re.compile(layout)
     for folder, folders, names in os.walk(path):

@@ -320,7 +320,7 @@ class _Tracer:
         return _Text(inner.digest, [*code.consts, *inner.constants])
 
     def _function(self, code: Jaxpr) -> _Text:
-        """Return the digest and the constants of a traced function. The result is cached."""
+        """Return the digest and the constants of a traced function `code`. The result is cached."""
         if id(code) not in self._known:
             constants: list[Any] = []
             lines = "\n".join(self._lines(code, constants))

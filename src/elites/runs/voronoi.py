@@ -11,9 +11,9 @@ def polygons(points: np.ndarray, low: Sequence[float], high: Sequence[float]) ->
     """Return the Voronoi cell of each point [n, 2] in a box, as a polygon with corners [k, 2].
 
     `low` and `high` are opposite corners of the box. The corners of a cell are in counter-clockwise
-    order. As in the archive, each coordinate is divided by the side of the box first. A cell is
-    computed as the intersection of the box with half-planes, one for every other point: the side of
-    the bisector that is closer to the cell's own point.
+    order, and in the units of the points. As in the archive, distances are relative to the sides of
+    the box. A cell is computed as the intersection of the box with half-planes, one for every other
+    point: the side of the bisector that is closer to the cell's own point.
     """
     side = np.subtract(high, low, dtype=np.float64)
     points = (np.asarray(points, np.float64) - low) / side

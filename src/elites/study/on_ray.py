@@ -347,8 +347,8 @@ class _Collector:
         """Raise a ValueError if the study has no such run, or if `start` is out of date.
 
         Each start of a run has a number, and later starts have higher ones. A number is out of date
-        if a later start of the same run has already been seen. Its machine was given up as lost,
-        and the run was restarted elsewhere.
+        if a later start of the same run has already been seen: the machine of the older start was
+        given up as lost, and the run was restarted elsewhere.
         """
         if name not in {item.name for item in self.study.items()}:
             raise ValueError(f"{json.dumps(name)} is not a run of this study")

@@ -90,10 +90,11 @@ def _train(study: Study, item: Item) -> Ending:
 
 
 def read_ending(report: bytes, status: int) -> Ending:
-    """Return how a worker ended, given the report that it wrote.
+    """Return how a worker ended: its exit code, and the reason if it failed.
 
-    `status` is the exit code of its process, or minus the number of the signal that killed it. If
-    there is no report, the reason is derived from it.
+    The reason is taken from the `report` that the worker wrote. If that is empty, the reason is
+    derived from `status`: the exit code of the process, or minus the number of the signal that
+    killed it.
     """
     with contextlib.suppress(ValueError, KeyError, TypeError):
         found = json.loads(report)

@@ -153,9 +153,9 @@ class AskTell(Generic[S]):
     # ----------------------------------------------------------------------------------------- ask
 
     def ask(self) -> Asked:
-        """Return the next request: policies to evaluate, and descriptors at which to run the actor.
+        """Return the next request: policies to evaluate, and descriptors to request of the actor.
 
-        Raises a ValueError if the results of the last request have not been told.
+        Raises a ValueError if `tell` was not called since the last request.
         """
         if self._request is not None:
             raise ValueError("ask was called twice: tell the results of the first request first")
@@ -240,7 +240,7 @@ class AskTell(Generic[S]):
         episodes: Sequence[Episode | None] | None = None,
         asked: Asked | None = None,
     ) -> None:
-        """Report the results of the request that `ask` returned last, in the order of its rows.
+        """Report the results of the last request of `ask`, one for each of its rows, in their order.
 
         `fitness` [rows] and `descriptors` [rows, D] in task units are needed by all algorithms,
         `episodes` by those that learn from transitions. Mark a failed evaluation with NaN, with

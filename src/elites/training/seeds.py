@@ -244,7 +244,7 @@ def _concurrent_options() -> CompilerOptions:
 
 
 def devices_for(seeds: int) -> int:
-    """Return how many local devices to use: all if the seeds divide evenly among them, else 1."""
+    """Return the number of local devices to use. It is 1 if the seeds do not divide evenly."""
     count = len(jax.local_devices())
     return count if seeds % count == 0 else 1
 

@@ -14,7 +14,7 @@ from elites.physics.tables import GroundContacts, WallContacts, column, columns,
 def contact_tables(
     data: Mapping[str, Any], bodies: Sequence[Body], index: Mapping[str, int], name: str
 ) -> tuple[GroundContacts | None, WallContacts | None]:
-    """Return the tables of ground contacts and of wall contacts between the bodies of a model.
+    """Return two tables: contacts of a model's bodies with the ground, and with the walls.
 
     They list the contacts of all pairs in the model's field `collide_include`. A table is None if
     it would be empty. `index` gives the row of each moving body by its name.
