@@ -88,7 +88,7 @@ class RunDirectory:
 
     @property
     def snapshots(self) -> Path:
-        """Path of the folder with snapshots. For each checkpoint it has the archive without policies."""
+        """Path of the folder with snapshots: for each checkpoint, its archive without policies."""
         return self.path / "snapshots"
 
     @property

@@ -108,7 +108,7 @@ def commit() -> str | None:
         return None
 
     def git(*arguments: str) -> str | None:
-        """Run git with these arguments in the source folder. Returns its output, None if it fails."""
+        """Run git with these arguments in the source folder. Returns its output, or None."""
         done = subprocess.run(
             ["git", "--no-optional-locks", "-C", str(source), *arguments],
             capture_output=True, text=True, check=False,

@@ -240,7 +240,7 @@ class AskTell(Generic[S]):
         episodes: Sequence[Episode | None] | None = None,
         asked: Asked | None = None,
     ) -> None:
-        """Report the results of the last request of `ask`, one for each of its rows, in their order.
+        """Report the results of the last request of `ask`: one for each of its rows, in order.
 
         `fitness` [rows] and `descriptors` [rows, D] in task units are needed by all algorithms,
         `episodes` by those that learn from transitions. Mark a failed evaluation with NaN, with
