@@ -7,12 +7,21 @@ from program import succeed
 
 pytestmark = needs_browser
 
+PLAN = """
+tasks = ["point_omni"]
+algorithms = ["me", "dcg_me"]
+seeds = 2
+preset = "smoke"
+"""
+
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """The built-in small study, and its page."""
-    path = tmp_path_factory.mktemp("page") / "study"
-    succeed("study", "smoke", "--output", path, apart=True)
+    """A small study, and its page."""
+    folder = tmp_path_factory.mktemp("page")
+    plan, path = folder / "plan.toml", folder / "study"
+    plan.write_text(PLAN)
+    succeed("study", plan, "--output", path)
     succeed("report", path)
     return path / "report" / "report.html"
 
