@@ -9,7 +9,7 @@ pytestmark = needs_browser
 
 PLAN = """
 tasks = ["point_omni"]
-algorithms = ["me", "dcg_me"]
+algorithms = ["me", "pga_me", "dcg_me"]
 seeds = 2
 preset = "smoke"
 """
@@ -21,7 +21,7 @@ def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     plan, path = folder / "plan.toml", folder / "study"
     plan.write_text(PLAN)
-    succeed("study", plan, "--output", path)
+    succeed("study", plan, "--output", path, apart=True)
     succeed("report", path)
     return path / "report" / "report.html"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
 import shutil
 import subprocess
@@ -27,22 +29,31 @@ needs_browser = pytest.mark.skipif(
 )
 
 
+@functools.cache
+def _browser():
+    """Start the browser. Tests of a process share it, and each has pages of its own."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="LEFT OUT: needs playwright")
+    driver = playwright.sync_playwright().start()
+    atexit.register(driver.stop)
+    return driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+
+
 @contextlib.contextmanager
 def browsing(**options):
     """Open a page. Also yields the addresses that it requests and the errors that it logs."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="LEFT OUT: needs playwright")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        size = {"width": 1280, "height": 800}
-        page = browser.new_page(**{"viewport": size, **options})
-        page.set_default_timeout(120_000)  # long, because the machine may be busy
-        asked, complaints = [], []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+    size = {"width": 1280, "height": 800}
+    context = _browser().new_context(**{"viewport": size, **options})
+    page = context.new_page()
+    page.set_default_timeout(120_000)  # long, because the machine may be busy
+    asked, complaints = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+    try:
         yield page, asked, complaints
-        browser.close()
+    finally:
+        context.close()
 
 
 def errors(complaints: list[str]) -> list[str]:

@@ -91,8 +91,9 @@ print(json.dumps({"devices": len(leaf.sharding.device_set),
     arguments = json.dumps(SMALL)
     results = []
     for devices in (1, 2):
+        flag = f"--xla_force_host_platform_device_count={devices}"
         environment = os.environ | {
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flag}",
             "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         }
         done = subprocess.run(
