@@ -34,8 +34,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")  # inherited by processes of tests
 
 # Most of the time of the tests is spent in XLA's compiler. It takes half as long without its newer
-# code generator for fused loops, and in one part. Tests that need the default use `program.usual_environment` or
-# `quick.usual`.
+# code generator for fused loops, and without splitting its work. Tests that need the default use
+# `program.usual_environment` or `quick.usual`.
 QUICK_XLA = f"--{quick.FLAG}=false --xla_cpu_parallel_codegen_split_count=1"
 
 
