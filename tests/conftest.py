@@ -71,7 +71,7 @@ settings.load_profile("suite")
 # Seconds of each test file, as `pytest --write-durations` measured them. Files that take longest
 # start first, so that none of them runs alone at the end.
 DURATIONS = Path(__file__).parent / "data" / "durations.json"
-FAST = 120  # seconds of all files of `make test-fast` together, on one core
+FAST = 90  # seconds of all files of `make test-fast` together, on one core
 
 
 def pytest_addoption(parser):
