@@ -54,6 +54,7 @@ def test_no_policy_beats_the_known_optimum():
     evaluation = evaluate(task, network, policies, jax.random.key(0))
     best = best_fitness(evaluation.descriptors)
     assert (evaluation.fitness <= best + 1e-4).all()
+    assert evaluation.transitions.observation.shape == (0, 256, 3)
     assert float(jnp.ptp(evaluation.descriptors)) > 1.0  # they reach different positions
     assert float((best - evaluation.fitness).max()) > 1.0  # and most waste effort
 

@@ -196,3 +196,9 @@ def test_a_run_says_what_it_is(run):
     assert "actor: takes a descriptor" in text
     assert len(text) < 400
     assert len(repr(run)) < 400
+
+
+def test_runs_are_compared_as_objects(run):
+    assert run == run
+    assert run != 3
+    assert {run: 1, run.seed(0): 2, run.actor: 3}[run] == 1
