@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -13,6 +13,9 @@ from elites.cli.common import STOPPED, program, shown
 from elites.output import say, write
 from elites.runs import lock, packages
 from elites.words import counted, plain, quoted
+
+if TYPE_CHECKING:
+    from elites.study.scheduler import Result
 
 
 def study(
@@ -63,9 +66,17 @@ def study(
         else:
             where = engines.LocalEngine(jobs)
         result = scheduler.run_unfinished(opened, where, live)
+    on_ray = {"engine": engine, "address": address, "cpus": cpus, "gpus": gpus}
+    again = _again(plan, path, **(on_ray if engine == "ray" else {"jobs": jobs}))
+    return _report_end(result, path, again)
+
+
+def _report_end(result: Result, path: Path, again: str) -> int:
+    """Say how the runs of a study ended, and return the exit code.
+
+    `again` is the command line that continues the study.
+    """
     if result.stopped:
-        on_ray = {"engine": engine, "address": address, "cpus": cpus, "gpus": gpus}
-        again = _again(plan, path, **(on_ray if engine == "ray" else {"jobs": jobs}))
         say(
             f"stopped with {counted(result.done, 'run')} done; everything is saved. "
             f"Continue with: {again}"
