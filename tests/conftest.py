@@ -5,11 +5,15 @@ Property tests draw the same examples in every run.
 """
 
 import atexit
+import collections
+import itertools
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -62,62 +66,59 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
-# The files that take longest. They start first, so that none of them runs alone at the end.
-# `make test-fast` leaves them out.
-LONGEST = (
-    "test_ask_tell.py",
-    "test_view.py",
-    "test_algorithms.py",
-    "test_kills.py",
-    "test_reevaluation.py",
-    "test_study.py",
-    "test_bad_input.py",
-    "test_page.py",
-    "test_map_elites.py",
-    "test_fuzz.py",
-    "test_resume.py",
-    "test_gpu_td3.py",
-    "test_faults.py",
-    "core/test_progress.py",
-    "test_server.py",
-    "test_determinism.py",
-    "test_ray.py",
-    "test_output.py",
-    "test_docs.py",
-    "test_distillation.py",
-    "test_distilling.py",
-    "test_signals.py",
-    "test_action_gradients.py",
-    "test_standardisation.py",
-    "test_task_table.py",
-    "test_saving.py",
-    "test_trust.py",
-    "test_endings.py",
-    "test_finishing.py",
-    "test_connections.py",
-    "test_export.py",
-    "test_fingerprints.py",
-    "test_own_algorithms.py",
-    "test_gaps.py",
-)
+# ------------------------------------------------------------------------------- order and choice
+
+# Seconds of each test file, as `pytest --write-durations` measured them. Files that take longest
+# start first, so that none of them runs alone at the end.
+DURATIONS = Path(__file__).parent / "data" / "durations.json"
+FAST = 120  # seconds of all files of `make test-fast` together, on one core
 
 
 def pytest_addoption(parser):
     parser.addoption("--fast", action="store_true", help="leave out the files that take longest")
+    parser.addoption(
+        "--write-durations", action="store_true", help=f"measure the files into {DURATIONS.name}"
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--write-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Stopwatch())
 
 
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=lambda item: place_in_order(item.path))
+    seconds = json.loads(DURATIONS.read_text())
+    items.sort(key=lambda item: -seconds.get(file_of(item.nodeid), 0))
     if config.getoption("--fast"):
-        left_out = [item for item in items if place_in_order(item.path) < len(LONGEST)]
+        kept = fast_files({file_of(item.nodeid) for item in items}, seconds)
+        left_out = [item for item in items if file_of(item.nodeid) not in kept]
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if place_in_order(item.path) == len(LONGEST)]
+        items[:] = [item for item in items if file_of(item.nodeid) in kept]
 
 
-def place_in_order(path):
-    """Return the index in LONGEST of the file, or the length of LONGEST."""
-    matches = (i for i, name in enumerate(LONGEST) if path.match(name))
-    return next(matches, len(LONGEST))
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def fast_files(files: set[str], seconds: dict[str, float]) -> set[str]:
+    """Return the files that take least, which together take at most FAST seconds."""
+    order = sorted(files, key=lambda file: (seconds.get(file, 0), file))
+    totals = itertools.accumulate(seconds.get(file, 0) for file in order)
+    return {file for file, total in zip(order, totals, strict=True) if total <= FAST}
+
+
+class Stopwatch:
+    """Plugin that measures how long each test file takes."""
+
+    def __init__(self):
+        self.seconds = collections.Counter()
+
+    def pytest_runtest_logreport(self, report):
+        self.seconds[file_of(report.nodeid)] += report.duration
+
+    def pytest_sessionfinish(self):
+        rounded = {file: round(value, 1) for file, value in sorted(self.seconds.items())}
+        DURATIONS.write_text(json.dumps(rounded, indent=1) + "\n")
 
 
 @pytest.fixture

@@ -318,6 +318,11 @@ def no_targets(spec, state, key, count):
     return ga(spec, state, key, count)._replace(targets=None)
 
 
+def unannounced_parents(spec, state, key, count):
+    made = ga(spec, state, key, count)
+    return made._replace(parent_descriptors=made.targets)
+
+
 def unknown_learner(spec, state, key, count):
     return policy_gradient(spec, state, key, count, learner="nobody")
 
@@ -329,6 +334,7 @@ def unknown_learner(spec, state, key, count):
         (wrong_type, "variation 'own' must return Offspring"),
         (unknown_learner, "probe has no learner 'nobody'; known: "),
         (no_targets, "variation 'own' must return Offspring"),
+        (unannounced_parents, "variation 'own': parent_descriptors must have shape"),
         (functools.partial(greedy, learner="nobody"), "probe has no learner 'nobody'"),
         (functools.partial(injection, learner="nobody"), "probe has no learner 'nobody'"),
     ],
@@ -441,3 +447,17 @@ def test_without_actor_rollouts_only_offspring_are_rejected():
     evaluation = invented(spec, [False, True, True, True], [1.0, np.inf, 1.0, 1.0])
     state, _ = map_elites.tell(spec, state, request, evaluation)
     assert int(state.rejected) == 2
+
+
+# ------------------------------------------------------------------------------------ small buffers
+
+
+def test_a_buffer_smaller_than_an_iteration_holds_steps_of_all_times():
+    """Not the ends of the episodes alone."""
+    algorithm = elites.build("point_omni", "dcg_me", **(TINY | {"replay_size": 200}))
+    state = jax.jit(algorithm.start)(jax.random.key(0))
+    rows = replays.columns(algorithm.replay_layout, np.asarray(state.replay.rows))
+    steps = np.round(rows["observation"][: int(state.replay.size), 2] * 25)
+    assert 150 < int(state.replay.size) <= 200  # of 16 episodes with 25 steps
+    early = np.sum(steps < 12)
+    assert abs(early - 0.48 * len(steps)) < 0.15 * len(steps)

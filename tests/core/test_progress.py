@@ -16,6 +16,7 @@ from elites.core import replay as replays
 from elites.core.progress import Progress
 from elites.core.schedule import Schedule
 from elites.core.spec import Learner
+from elites.core.types import Evaluation
 from small import SMALL
 from specs import spec_of
 
@@ -185,14 +186,17 @@ def test_metrics_count_the_outward_offspring_that_came_nearer(quick_compiler):
     request = map_elites.Request(
         jnp.zeros((n, 1)), origins, targets, None, targets[:0], jax.random.key(0), None, parents
     )
-    shares = map_elites.nearer(spec, request, reached)
     pg = slice(count[0], count[0] + count[1])
-    expected = np.mean([x > 0 for x in np.asarray(reached[pg, 0])[1::2]])
+    valid = jnp.ones(n, bool).at[count[0] + 3].set(False)  # a failed episode does not count
+    found = Evaluation(jnp.zeros(n), reached, valid, jnp.zeros(n, int), None)
+    shares = map_elites.nearer(spec, request, found)
+    closer = np.asarray((reached[:, 0] > 0) & valid)[pg]
+    expected = np.mean(closer[1::2])
     assert list(shares) == ["pg"]
     np.testing.assert_allclose(shares["pg"], expected)
     assert 0 < expected < 1
-    assert map_elites.nearer(spec, request._replace(parents=None), reached) == {}
-    assert request.to_evaluate().parents is None
+    assert map_elites.nearer(spec, request._replace(parent_descriptors=None), found) == {}
+    assert request.to_evaluate().parent_descriptors is None
 
     run = elites.train("point_omni", "progress_me", seeds=2, evaluations=96, **SMALL)
     share = run.metrics["nearer.pg"]

@@ -103,6 +103,14 @@ def test_episodes_of_different_lengths_wrap_around():
     assert contents(replay) == list(reference)
 
 
+def test_thinning_keeps_a_random_part_of_the_chosen_rows():
+    mask = jnp.arange(20_000).reshape(200, 100) % 2 == 0
+    kept = np.asarray(replays.thin(mask, 5_000, jax.random.key(3)))
+    assert not (kept & ~np.asarray(mask)).any()
+    assert abs(kept.sum() - 2_500) < 200  # four standard deviations of a quarter of 10,000
+    assert abs(kept[:100].sum() - kept[100:].sum()) < 300  # early and late ones alike
+
+
 def test_sampling_is_uniform_over_the_filled_rows():
     sample = jax.jit(replays.sample, static_argnums=2)
     replay = insert(replays.empty(LAYOUT, 50), numbered(1, 10), np.ones(10, bool))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from elites.study import collect
+import pytest
+
+from elites.study import collect, imported
 from elites.study.plan import Plan
 from elites.study.study import Item
 from program import edit_json, succeed
@@ -100,6 +102,19 @@ def test_results_of_another_program_are_interpolated_between_their_points(tmp_pa
     assert "<th scope='row'>theirs</th><td>QD-score</td><td>256</td>" in text
 
 
+@pytest.mark.parametrize("name", ["base", "base.txt", "base.CSV"])
+def test_results_of_another_program_may_have_any_file_name(tmp_path, name):
+    plan = Plan(("point_omni",), ("me",), seeds=2, preset="smoke")
+    made = study(tmp_path / "study", plan, known)
+    foreign = tmp_path / name
+    foreign.write_text("evaluations,metric,value\n64,qd_score,0\n1088,qd_score,1024\n")
+    imported.add(made, foreign)
+    imported.add(made, foreign)  # the same once more
+    results = collect.collect(made)
+    assert results.problems == []
+    assert [group.label for group in results.groups] == ["me", "base"]
+
+
 def test_a_run_that_was_trained_longer_is_compared_where_the_others_ended(tmp_path):
     plan = Plan(("point_omni",), ("me", "pga_me"), seeds=2, preset="smoke")
     made = study(tmp_path / "study", plan, known)
@@ -140,6 +155,15 @@ def test_without_dcg_me_the_first_algorithm_is_the_reference(tmp_path):
     text = page(tmp_path / "study")
     assert "pga_me, the first algorithm of the plan, against each other algorithm" in text
     assert "Corrected for 1 comparison: pga_me against the others on 1 task." in text
+
+
+def test_an_algorithm_of_ones_own_can_be_the_reference(tmp_path):
+    plan = Plan(("point_omni",), ("/somewhere/own.py:mine", "me"), seeds=3, preset="smoke")
+    study(tmp_path / "study", plan, known)
+    text = page(tmp_path / "study")
+    assert "mine, the first algorithm of the plan, against each other algorithm" in text
+    assert "Corrected for 1 comparison: mine against the others on 1 task." in text
+    assert "not corrected" not in text
 
 
 def test_a_single_algorithm_is_not_tested(tmp_path):

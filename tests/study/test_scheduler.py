@@ -12,7 +12,7 @@ from elites.study.scheduler import Scheduler
 from elites.study.study import Study, open_study
 from elites.study.table import Live
 from elites.study.worker import Ending, read_ending
-from program import edit_json
+from program import complaint, contents, edit_json, elites
 
 PLAN = Plan(("point_omni",), ("me", "dcg_me", "pga_me"), seeds=4, preset="smoke")
 
@@ -141,6 +141,13 @@ def test_what_does_not_fit_is_split_by_seeds(study):
     assert seeds == [0, 1, 2, 3]
 
 
+def test_half_a_checkpoint_does_not_prevent_a_split(study):
+    for name in (".writing-1", "damaged-000000002"):
+        (study.path / "runs" / DCG / "checkpoints" / name).mkdir(parents=True)
+    result, _, _ = work(study, {DCG: [4]})
+    assert (result.done, result.failed) == (4, [])
+
+
 def test_one_seed_that_does_not_fit_has_failed(tmp_path):
     path = tmp_path / "one"
     path.mkdir()
@@ -172,6 +179,62 @@ def test_a_signal_stops_all_and_loses_none(study):
     assert work(study, {})[0].done == 3
 
 
+def test_an_error_of_the_scheduler_lets_all_runs_save(study, monkeypatch):
+    class Failing(Told):
+        def stop(self):
+            super().stop()
+            raise OSError("no such process")
+
+    class Kept(Script):
+        def start(self, study, item):
+            handle = super().start(study, item)
+            handles.append(Failing(self, item, handle.ending) if item.name == DCG else handle)
+            return handles[-1]
+
+    def write(*_):
+        raise OSError(28, "No space left on device", "index.json")
+
+    handles, out = [], io.StringIO()
+    engine = Kept(study, {ME: [Ending(worker.FAILED, "it broke")]}, slots=3)
+    started = Scheduler(study, engine, Live(study, out), pause=0.0)
+    monkeypatch.setattr(Study, "write_items", write)
+    with pytest.raises(OSError, match="No space left on device"):
+        started.run(Signals())
+    assert engine.now == 0  # every worker has ended
+    assert [handle.stopped for handle in handles] == [False, True, True]
+    assert "No space left on device" in out.getvalue()
+
+
+def test_no_worker_is_told_to_stop_twice(study):
+    """Told twice, it would end without saving: after a signal, and after an error that follows."""
+
+    class Counting(Told):
+        stops = 0
+
+        def stop(self):
+            self.stops += 1
+
+        def poll(self):
+            self.polls += 1
+            if self.polls < 5:
+                signals.received = 15
+                return None
+            if self.item.name == ME:
+                raise OSError("the log cannot be written")
+            return Ending(worker.STOPPED)
+
+    class Kept(Script):
+        def start(self, study, item):
+            handles.append(Counting(self, item, Ending(worker.DONE)))
+            return handles[-1]
+
+    handles, signals = [], Signals()
+    live = Live(study, io.StringIO())
+    with pytest.raises(OSError, match="the log cannot be written"):
+        Scheduler(study, Kept(study, {}, slots=2), live, pause=0.0).run(signals)
+    assert [handle.stops for handle in handles] == [1, 1]
+
+
 def test_however_a_run_ends_when_told_to_stop_it_has_not_failed(study):
     class Abrupt(Script):
         def start(self, study, item):
@@ -195,6 +258,19 @@ def test_an_index_with_a_run_that_the_plan_has_not_is_refused(study):
     edit_json(study.path / "index.json", lambda data: data["runs"][0].update(task="/evil.py:f"))
     with pytest.raises(RunError, match=r"index\.json: damaged: the plan has no run of me on /evil"):
         open_study(study.path, PLAN)
+
+
+def test_an_index_of_another_format_is_refused(study):
+    edit_json(study.path / "index.json", lambda data: data.update(format=2))
+    with pytest.raises(RunError, match=r"index\.json: not an index that this version"):
+        study.items()
+
+
+def test_a_directory_that_is_refused_is_left_as_it_was(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    line = complaint(elites("study", "smoke", "--output", tmp_path), 2)
+    assert "is not empty and not a study" in line
+    assert list(contents(tmp_path)) == ["thesis.tex"]
 
 
 def test_a_directory_with_another_study_a_run_or_files_is_refused(study, tmp_path):

@@ -56,7 +56,7 @@ def _run(made: Study, item: Item, score: Score) -> None:
             value = score(item, seed, i)
             lines.append(f"{i},{seed},{value},0.5,{value},{spent},{10 * spent},{i}.0")
     directory.write_text(run / directory.METRICS, "\n".join(lines) + "\n")
-    names = [name for name, _ in evaluation.METRICS]
+    names = [name for name, _ in evaluation.COLUMNS]
     lines = [",".join(["seed", "iteration", *names])]
     for seed in item.seed_numbers:
         values = dict.fromkeys(names, "nan")

@@ -398,7 +398,11 @@ def test_a_file_of_another_search_is_refused(tmp_path):
         (elites.ask_tell(outside(), "me_es", cells=16), "algorithm is 'me', not 'me_es'"),
         (
             elites.ask_tell(outside(descriptor_high=(5.0, 5.0)), "me", batch_size=8, cells=16),
-            "bounds is ",
+            "task's descriptor_high is ",
+        ),
+        (
+            elites.ask_tell(outside(lengthscale=0.5), "me", batch_size=8, cells=16),
+            "task's lengthscale is '0.1', not '0.5'",
         ),
         (
             elites.ask_tell(outside(), "me", batch_size=8, cells=16, iso_sigma=9.0),
@@ -574,11 +578,24 @@ def test_the_example_trains_on_a_simulator_in_another_process(
         ({"descriptor_high": (1.0,)}, "descriptor_low has 2 entries and descriptor_high 1"),
         ({"observation_size": 0}, "observation_size must be at least 1, got 0"),
         ({"episode_length": 0}, "episode_length must be at least 1, got 0"),
+        ({"lengthscale": 0.0}, "lengthscale must be a finite number above 0, got 0.0"),
+        ({"descriptor_low": "ab"}, "descriptor_low must be a tuple of numbers, got 'ab'"),
     ],
 )
 def test_a_task_outside_is_checked_like_any_other(changes, message):
     with pytest.raises(ValueError, match=f"task 'robot': {message}"):
         elites.ask_tell(outside(**changes), "me", **TINY)
+
+
+def test_a_task_is_what_training_accepts():
+    """A function that returns a task, and bounds as arrays."""
+    search = elites.ask_tell(lambda: elites.tasks.make("point_omni"), "me", **TINY)
+    assert search.algorithm.problem.name == "point_omni"
+    low, high = np.full(2, -1.0), [1.0, 1.0]
+    search = elites.ask_tell(outside(descriptor_low=low, descriptor_high=high), "me", **TINY)
+    assert search.algorithm.problem.descriptor_low == (-1.0, -1.0)
+    with pytest.raises(ValueError, match="built already takes no hyperparameters"):
+        elites.ask_tell("point_omni", map_elites(), preset="smoke")
 
 
 def test_an_algorithm_of_another_task_is_refused():

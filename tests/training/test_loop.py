@@ -154,6 +154,23 @@ def test_what_is_given_replaces_what_the_preset_says():
         elites.train("point_omni", preset="dmo")
 
 
+def test_values_are_judged_beside_those_of_the_preset():
+    built = elites.build("point_omni", "dcg_me", preset="smoke", replay_size=50)
+    assert (built.hp.replay_size, built.hp.td3_batch_size) == (50, 16)
+    with pytest.raises(ValueError, match="replay_size must be at least td3_batch_size"):
+        elites.build("point_omni", "dcg_me", preset="smoke", replay_size=15)
+
+
+def test_hyperparameters_are_kept_as_they_were_given():
+    """Also where an algorithm has a default of its own."""
+    built = elites.build("ant_omni", "dcrl_me")
+    assert built.hp.lengthscale is None
+    assert built.main_td3.lengthscale == 0.1
+    assert elites.build("ant_omni", "dcg_me", hp=built.hp).main_td3.lengthscale == 0.48
+    linear = elites.build("point_omni", "pga_me", policy_hidden=())
+    assert linear.policy.sizes == linear.main_td3.actor.sizes == (3, 2)
+
+
 def test_a_task_is_given_as_a_function():
     made = elites.tasks.make("point_omni")
     assert elites.build(lambda: made, "me", **SMALL).problem.name == "point_omni"

@@ -39,14 +39,15 @@ def study(
     """
     _check_engine(jobs, engine, address, cpus, gpus)
     from elites.study import plan as plans
+    from elites.study import study as studies
 
     chosen = plans.read(plan)
     path = output or Path("studies") / Path(plan).stem
+    studies.refuse_other(path, chosen)  # before the lock, which is a file in the directory
     trust.record(*chosen.tasks, *chosen.algorithms)  # the user's plan names them
     import jax
 
     from elites.study import engines, scheduler
-    from elites.study import study as studies
     from elites.study.table import Live
 
     jax.config.update("jax_platforms", "cpu")  # GPUs are for the runs, not for this process

@@ -1,4 +1,4 @@
-"""An algorithm: four stages, and the two loops over them.
+"""An algorithm: its stages (init, first, train, ask, evaluate, tell), and the two loops over them.
 
     start    evaluate the first request, in most algorithms random policies, and tell the results
     step     train, then for each round: ask, evaluate, tell
@@ -109,7 +109,10 @@ class Algorithm(Generic[S]):
     origins: tuple[str, ...]
     """Names of the origins of elites. `Archive.origin` holds indices into them."""
     offspring: Mapping[str, int]
-    """Number of offspring that each variation makes in an iteration, by its name."""
+    """Number of offspring that each variation makes in an iteration, by its name.
+
+    MAP-Elites-ES makes one, in one of two ways, under a name that is not an origin.
+    """
     batch: int
     """Number of policies in the request that fills the archive."""
     actor_rollouts: int

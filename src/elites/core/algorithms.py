@@ -40,17 +40,25 @@ def make_td3(
     actor_conditioned: bool = False,
     actor_hidden: tuple[int, ...] | None = None,
     sampled_negatives: bool = False,
+    lengthscale: float | None = None,
 ) -> TD3:
-    """Return the configuration of a TD3 learner. `actor_hidden` defaults to `hp.actor_hidden`."""
+    """Return the configuration of a TD3 learner.
+
+    `actor_hidden` defaults to `hp.actor_hidden`, and `lengthscale` to that of the task. Where
+    `hp.lengthscale` is given, it is used.
+    """
     if sampled_negatives and hp.td3_batch_size % 2:
         raise ValueError(
             f"td3_batch_size must be even: each transition is used twice, got {hp.td3_batch_size}"
         )
     observation, action = problem.observation_size, problem.action_size
+    hidden = hp.actor_hidden if actor_hidden is None else actor_hidden
+    if hp.lengthscale is not None:
+        lengthscale = hp.lengthscale
     seen_by_actor = observation + actor_conditioned * problem.descriptor_size
     seen_by_critic = observation + action + critic_conditioned * problem.descriptor_size
     return TD3(
-        actor=MLP((seen_by_actor, *(actor_hidden or hp.actor_hidden), action)),
+        actor=MLP((seen_by_actor, *hidden, action)),
         critic=MLP((seen_by_critic, *hp.critic_hidden, 1), output="linear"),
         actor_conditioned=actor_conditioned,
         critic_conditioned=critic_conditioned,
@@ -63,7 +71,7 @@ def make_td3(
         delay=hp.actor_delay,
         steps=_checked_steps("critic_steps", hp.critic_steps, hp),
         batch_size=hp.td3_batch_size,
-        lengthscale=problem.lengthscale if hp.lengthscale is None else hp.lengthscale,
+        lengthscale=problem.lengthscale if lengthscale is None else lengthscale,
         sampled_negatives=sampled_negatives,
     )
 
@@ -175,10 +183,8 @@ def dcrl_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
     It has no actor rollouts. Instead, actors with a fixed descriptor are part of the offspring.
     """
     quarter = _share(hp, 4, "dcrl_me")
-    if hp.lengthscale is None:
-        hp = dataclasses.replace(hp, lengthscale=0.1)
     # The actor folds into policies, so it has their layers.
-    learner = conditioned_td3(problem, hp, actor_hidden=hp.policy_hidden)
+    learner = conditioned_td3(problem, hp, actor_hidden=hp.policy_hidden, lengthscale=0.1)
     gradient = partial(policy_gradient, learner="conditioned")
     inject = partial(injection, learner="conditioned")
     variations = (
@@ -201,12 +207,10 @@ def progress_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
     discount = hp.progress_discount
     if discount is None:
         discount = 0.95 if rewarded else 0.9
-    if hp.lengthscale is None:
-        hp = dataclasses.replace(hp, lengthscale=0.1)
     rate = hp.progress_learning_rate
     td3 = dataclasses.replace(
-        conditioned_td3(problem, hp, actor_hidden=hp.policy_hidden), discount=discount,
-        batch_size=hp.progress_batch_size, actor_rate=rate, critic_rate=rate,
+        conditioned_td3(problem, hp, actor_hidden=hp.policy_hidden, lengthscale=0.1),
+        discount=discount, batch_size=hp.progress_batch_size, actor_rate=rate, critic_rate=rate,
     )  # fmt: skip
     progress = factor = None
     if rewarded:
@@ -216,7 +220,7 @@ def progress_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
         )  # fmt: skip
         progress = Progress(weight, hp.progress_reached, hp.progress_uniform, hp.progress_near)
         factor = Schedule(1.0, hp.progress_final_rate, hp.progress_rate_start, hp.progress_rate_end)
-    learner = Learner("conditioned", td3, False, progress, True, factor)
+    learner = Learner("conditioned", td3, progress=progress, standardised=True, rate_factor=factor)
     aim = {"learner": "conditioned", "empty": hp.progress_empty if rewarded else 0.0}
     gradient = partial(policy_gradient, **aim, proximity=hp.progress_proximity)
     variations = (

@@ -33,7 +33,16 @@ def weighted(points: Array, weights: Weights) -> Array:
 
 def between(points: Array, others: Array, weights: Weights) -> Array:
     """Return the weighted distance [n] between each point [n, D] and the same row of `others`."""
-    return jnp.sqrt(jnp.sum(jnp.square(weighted(points - others, weights)), -1))
+    return _length(weighted(points - others, weights))
+
+
+def euclidean(points: Array, others: Array) -> Array:
+    """Return the distance [...] between each point [..., D] and its counterpart in `others`."""
+    return _length(points - others)
+
+
+def _length(vectors: Array) -> Array:
+    return jnp.sqrt(jnp.sum(jnp.square(vectors), -1))
 
 
 def pairwise_squared(points: Array, rows: Array) -> Array:

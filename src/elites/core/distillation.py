@@ -101,12 +101,25 @@ def algorithm(spec: Spec) -> Algorithm[State]:
     )  # fmt: skip
 
 
+class Keys(NamedTuple):
+    """Random keys of the stages, derived from the key of the start or of an iteration."""
+
+    init: Array
+    train: Array
+    cells: Array
+    rollouts: Array
+
+    @classmethod
+    def of(cls, key: Array) -> Keys:
+        return cls(*jax.random.split(key, 4))
+
+
 def init(spec: Spec, key: Array, centroids: Array) -> State:
     """Return a state with an untrained policy, an empty archive and an empty replay buffer.
 
     `Algorithm.start` then replaces the archive with the one to distil.
     """
-    actor = networks.init(spec.actor.actor, key)
+    actor = networks.init(spec.actor.actor, Keys.of(key).init)
     zero = jnp.zeros((), jnp.uint32)
     return State(
         archive=archives.empty(centroids, spec.policy.size),
@@ -126,7 +139,7 @@ def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses
     """
     rate = spec.hp.distil_learning_rate / (1.0 + state.iteration / _HALVED_AFTER)
     shape = (spec.hp.distil_steps, spec.hp.distil_batch_size)
-    rows = replays.sample(state.replay, jax.random.split(key, 3)[0], shape)
+    rows = replays.sample(state.replay, Keys.of(key).train, shape)
 
     def step(student: Student, rows: Array) -> tuple[Student, Array]:
         batch = replays.columns(spec.layout, rows)
@@ -144,8 +157,8 @@ def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses
 
 def ask(spec: Spec, state: State, key: Array) -> Request:
     """Return the policies to evaluate: random elites, and the policy at their descriptors."""
-    _, cell_key, rollout_key = jax.random.split(key, 3)
-    cells = archives.sample(state.archive, cell_key, spec.hp.batch_size)
+    keys = Keys.of(key)
+    cells = archives.sample(state.archive, keys.cells, spec.hp.batch_size)
     descriptors = state.archive.descriptors[cells]
     return Request(
         policies=state.archive.policies[cells],
@@ -153,7 +166,7 @@ def ask(spec: Spec, state: State, key: Array) -> Request:
         targets=descriptors,
         actor=state.learners[LEARNER].actor,
         actor_targets=descriptors,
-        key=rollout_key,
+        key=keys.rollouts,
     )
 
 
@@ -177,7 +190,8 @@ def tell(
         "action": actions,
         "target": jnp.broadcast_to(targets[None], (*steps.mask.shape, targets.shape[-1])),
     }
-    mask = (steps.mask & _chosen(spec, steps.mask.shape, request.key)).reshape(-1)
+    # The buffer then holds the episodes of many iterations.
+    mask = replays.thin(steps.mask, spec.hp.replay_size / _ITERATIONS_KEPT, request.key).reshape(-1)
     flat = {name: values.reshape(mask.size, -1) for name, values in columns.items()}
     state = state._replace(
         replay=replays.insert(state.replay, spec.layout, flat, mask),
@@ -188,13 +202,3 @@ def tell(
     )
     none = jnp.zeros(len(request.policies), bool)
     return state, Metrics.of(state, (), request.origins, none)
-
-
-def _chosen(spec: Spec, shape: tuple[int, ...], key: Array) -> Array:
-    """Draw at random which steps are stored, and return a boolean array [steps, episodes].
-
-    `shape` is the shape of the array. If all episodes have full length, the steps of one iteration
-    fill 1/32 of the replay buffer, which then holds the episodes of many iterations.
-    """
-    share = spec.hp.replay_size / (_ITERATIONS_KEPT * shape[0] * shape[1])
-    return jax.random.uniform(jax.random.fold_in(key, 1), shape) < share

@@ -76,7 +76,8 @@ class Hyperparameters:
     es_repeats: int = 30
     """Evaluations averaged for an offspring of MAP-Elites-ES on a stochastic task."""
     lengthscale: float | None = None
-    """Lengthscale of the descriptor similarity, on [-1, 1]. None uses the task's own."""
+    """Lengthscale of the descriptor similarity, on [-1, 1]. None uses the task's own, or 0.1 in
+    `dcrl_me` and `progress_me`."""
     descriptor_noise: float = 0.0004
     """Noise on the descriptors at which the actor is rolled out, as a share of their range."""
     novelty_memory: int = 10_000

@@ -1,4 +1,4 @@
-"""The iteration that every algorithm but MAP-Elites-ES shares (the paper's algorithm 3).
+"""The iteration that every algorithm but MAP-Elites-ES shares (the paper's algorithm 1).
 
     train       each learner takes its gradient steps on minibatches of the replay buffer
     ask         each variation makes its offspring; descriptors for the actor rollouts are drawn
@@ -176,8 +176,10 @@ def ask(spec: Spec, state: State, key: Array) -> Request:
     made = [v.offspring(spec, state, each[i]) for i, v in enumerate(spec.variations)]
     origins = [jnp.full(v.count, i, jnp.int32) for i, v in enumerate(spec.variations, start=1)]
     parents = None
-    if any(offspring.parents is not None for offspring in made):
-        parents = jnp.concatenate([o.targets if o.parents is None else o.parents for o in made])
+    if any(variation.outward for variation in spec.variations):
+        known = [offspring.parent_descriptors for offspring in made]
+        pairs = zip(made, known, strict=True)
+        parents = jnp.concatenate([o.targets if at is None else at for o, at in pairs])
     return Request(
         policies=jnp.concatenate([offspring.policies for offspring in made]),
         origins=jnp.concatenate(origins),
@@ -186,7 +188,7 @@ def ask(spec: Spec, state: State, key: Array) -> Request:
         # Drawn before the addition, so that offspring and actor share one batch of rollouts.
         actor_targets=draw_targets(spec, state.archive, keys.targets),
         key=keys.rollouts,
-        parents=parents,
+        parent_descriptors=parents,
     )
 
 
@@ -232,21 +234,22 @@ def tell(
     if spec.learners:
         state = store(spec, state, request, evaluation)
     metrics = Metrics.of(state, spec.origins, request.origins, added)
-    return state, metrics._replace(nearer=nearer(spec, request, evaluation.descriptors[:n]))
+    return state, metrics._replace(nearer=nearer(spec, request, evaluation))
 
 
-def nearer(spec: Spec, request: Request, reached: Array) -> dict[str, Array]:
+def nearer(spec: Spec, request: Request, evaluation: Evaluation) -> dict[str, Array]:
     """Return by variation which share of its outward offspring came nearer to their target.
 
     Outward offspring have another target than their parent's descriptor. They count if they end
-    nearer to the target than their parent did. The share is 0 if there are none. Variations without
-    outward offspring have no entry.
+    nearer to the target than their parent did. A failed episode does not count. The share is 0 if
+    there are none. Variations without outward offspring have no entry.
     """
-    if request.parents is None:
+    if request.parent_descriptors is None:
         return {}
-    weights = spec.problem.weights
-    before = distances.between(request.parents, request.targets, weights)
-    closer = distances.between(reached, request.targets, weights) < before
+    weights, n = spec.problem.weights, len(request.policies)
+    before = distances.between(request.parent_descriptors, request.targets, weights)
+    after = distances.between(evaluation.descriptors[:n], request.targets, weights)
+    closer = evaluation.valid[:n] & (after < before)
     shares = {}
     for i, part in enumerate(spec.variations, start=1):
         if part.outward:
@@ -277,8 +280,9 @@ def _with_moments(spec: Spec, state: State, evaluation: Evaluation) -> State:
 def store(spec: Spec, state: State, request: Request, evaluation: Evaluation) -> State:
     """Return the state with all transitions added to its replay buffer.
 
-    Each transition is stored with two descriptors: the one its episode reached, and the target. If
-    a learner is rewarded for novelty, the state descriptors are also added to the novelty memory.
+    If they are more than it can hold, a random part of them is added. Each transition is stored
+    with two descriptors: the one its episode reached, and the target. If a learner is rewarded for
+    novelty, the state descriptors are also added to the novelty memory.
     """
     n, m = len(request.policies), len(request.actor_targets)
     if m and shares_trajectory(spec.problem, spec.main_td3):
@@ -299,8 +303,11 @@ def store(spec: Spec, state: State, request: Request, evaluation: Evaluation) ->
     if spec.rewards_progress:
         available["next_state_descriptor"] = next_descriptors(evaluation)
     columns = {name: available[name].reshape(mask.size, -1) for name in spec.layout}
+    stored = mask
+    if mask.size > spec.hp.replay_size:  # else the buffer would keep the ends of episodes alone
+        stored = replays.thin(mask, spec.hp.replay_size, request.key)
     assert state.replay is not None
-    state = state._replace(replay=replays.insert(state.replay, spec.layout, columns, mask))
+    state = state._replace(replay=replays.insert(state.replay, spec.layout, columns, stored))
     if state.memory is not None:
         points = distances.weighted(columns["state_descriptor"], spec.problem.weights)
         memory = novelty.insert_distant(state.memory, points, mask, spec.hp.novelty_threshold)

@@ -21,9 +21,12 @@ import jax.numpy as jnp
 
 from elites.core import archive as archives
 from elites.core.archive import Archive
+from elites.core.distances import euclidean
 from elites.core.schedule import Schedule
 
 Array = jax.Array
+
+_NEAR_SIGMA = 0.1  # of a target near a state, in each dimension, for descriptors in [-1, 1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +41,6 @@ class Progress:
     """Share of transitions whose target is drawn uniformly from all descriptors."""
     near: float = 0.0
     """Share of transitions whose target is drawn near the descriptor after the step."""
-    near_sigma: float = 0.1
-    """Standard deviation of such a target in each dimension, for descriptors in [-1, 1]."""
 
     def __post_init__(self):
         shares = (self.reached, self.uniform, self.near)
@@ -68,7 +69,7 @@ def relabel(progress: Progress, target: Array, reached: Array, after: Array, key
     choice_key, uniform_key, near_key = jax.random.split(key, 3)
     choice = jax.random.uniform(choice_key, (*target.shape[:-1], 1))
     uniform = jax.random.uniform(uniform_key, target.shape, minval=-1.0, maxval=1.0)
-    noise = progress.near_sigma * jax.random.normal(near_key, target.shape)
+    noise = _NEAR_SIGMA * jax.random.normal(near_key, target.shape)
     near = jnp.clip(after + noise, -1.0, 1.0)
     first, second = progress.reached, progress.reached + progress.uniform
     target = jnp.where(choice < second + progress.near, near, target)
@@ -82,11 +83,7 @@ def reward(weight: Array, reward: Array, before: Array, after: Array, target: Ar
     `reward` has the task's rewards. `before` and `after` [..., D] are the descriptors of the states
     before and after the step.
     """
-    return reward + weight * (_distance(before, target) - _distance(after, target))
-
-
-def _distance(a: Array, b: Array) -> Array:
-    return jnp.sqrt(jnp.sum(jnp.square(a - b), -1))
+    return reward + weight * (euclidean(before, target) - euclidean(after, target))
 
 
 def relabelled_columns(

@@ -111,14 +111,13 @@ def score(
 
     If `actor` is None, the actor's scores are NaN.
     """
-    scores = _score(problem, archive, elites)
+    of_elites = _score(problem, archive, elites)._asdict()
     if actor is not None:
-        return Reevaluation(*scores, *_score(problem, archive, actor))
-    no_cells = jnp.full_like(scores.cells, -1)
-    nothing = [
-        no_cells if part is scores.cells else jnp.full_like(part, jnp.nan) for part in scores
-    ]
-    return Reevaluation(*scores, *nothing)
+        of_actor = _score(problem, archive, actor)._asdict()
+    else:
+        nothing = dict.fromkeys(of_elites, jnp.nan) | {"cells": -1}
+        of_actor = {name: jnp.full_like(part, nothing[name]) for name, part in of_elites.items()}
+    return Reevaluation(**of_elites, **{f"actor_{name}": part for name, part in of_actor.items()})
 
 
 def _score(problem: Problem, archive: Archive, results: Results) -> _Scores:

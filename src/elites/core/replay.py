@@ -18,6 +18,8 @@ from elites.core.sampling import uniform_index
 Array = jax.Array
 Layout = Mapping[str, int]  # column name -> width
 
+_THIN = 2**32 - 1  # folded into a key; splitting it gives the keys of 0, 1, 2 and so on
+
 
 class Replay(NamedTuple):
     """Replay buffer: a ring buffer with one transition per row."""
@@ -54,6 +56,15 @@ def insert(replay: Replay, layout: Layout, columns: Mapping[str, Array], mask: A
         head=((replay.head + count) % capacity).astype(jnp.int32),
         size=jnp.minimum(replay.size + count, capacity).astype(jnp.int32),
     )
+
+
+def thin(mask: Array, rows: float, key: Array) -> Array:
+    """Return the mask [...] with a random part of its True entries, about `rows` if all were True.
+
+    `key` may have been split into as many keys as the mask has entries, but must not be folded.
+    """
+    drawn = jax.random.uniform(jax.random.fold_in(key, _THIN), mask.shape)
+    return mask & (drawn < rows / mask.size)
 
 
 def sample(replay: Replay, key: Array, shape: tuple[int, ...]) -> Array:

@@ -42,8 +42,8 @@ class Offspring(NamedTuple):
     """Policies made by a variation, with the descriptors that they were made for."""
 
     policies: Array  # [n, P]
-    targets: Array  # [n, D] the descriptor that each is meant to reach, in task units
-    parents: Array | None = None  # [n, D] descriptors of the parents, where children aim elsewhere
+    targets: Array  # [n, D] descriptor to reach, in task units; 0 if there is none
+    parent_descriptors: Array | None = None  # [n, D] of the parents of outward offspring
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,8 @@ class Variation:
     def offspring(self, spec: Spec, state: State, key: Array) -> Offspring:
         """Return the `count` offspring that the variation makes in one iteration.
 
-        Raises a ValueError if `make` returns another number of them, or policies of the wrong size.
+        Raises a ValueError if `make` returns another number of them, or policies of the wrong size,
+        or if only one of `outward` and the descriptors of the parents is given.
         """
         made = self.make(spec, state, key, self.count)
         expected = (self.count, spec.policy.size), (self.count, spec.problem.descriptor_size)
@@ -76,6 +77,12 @@ class Variation:
             raise ValueError(
                 f"variation '{self.origin}' must return Offspring with policies of shape "
                 f"{expected[0]} and targets of shape {expected[1]}, got {found}"
+            )
+        parents = getattr(made.parent_descriptors, "shape", None)
+        if parents != (expected[1] if self.outward else None):
+            raise ValueError(
+                f"variation '{self.origin}': parent_descriptors must have shape {expected[1]} if "
+                f"outward is True, and be None otherwise; got {parents}, outward is {self.outward}"
             )
         return made
 
@@ -206,8 +213,8 @@ class Spec:
         """Width of each column of the replay buffer, by name.
 
         The columns "descriptor" and "target", scaled to [-1, 1], exist only if a critic is
-        conditioned. The column "state_descriptor", in task units, exists only if a learner is
-        rewarded for novelty.
+        conditioned. The column "state_descriptor" exists only if a learner is rewarded for novelty
+        or progress, and "next_state_descriptor" only for progress. Both are in task units.
         """
         problem = self.problem
         layout = {

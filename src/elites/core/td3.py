@@ -2,7 +2,7 @@
 
 The critic Q(s, a | d') values acting well *and* ending with descriptor d'. The reward of a
 transition whose episode reached d is scaled by the similarity S(d, d') = exp(-|d - d'| / l) (the
-paper's equations 5 and 6, algorithm 5):
+paper's equations 4 and 5, algorithm 2):
 
     y = S(d, d') r + discount (1 - done) min_i Q'_i(s', clip(pi'(s' | d') + noise) | d')
 
@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from elites.core import gpu, networks
+from elites.core import distances, gpu, networks
 from elites.core.networks import MLP
 
 Array = jax.Array
@@ -131,7 +131,7 @@ def similarity(descriptor: Array, target: Array, lengthscale: float) -> Array:
 
     They are exp(-distance / lengthscale): 1 for equal descriptors, close to 0 for distant ones.
     """
-    return jnp.exp(-jnp.sqrt(jnp.sum(jnp.square(descriptor - target), -1)) / lengthscale)
+    return jnp.exp(-distances.euclidean(descriptor, target) / lengthscale)
 
 
 def act(td3: TD3, actor: Array, observation: Array, target: Array) -> Array:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -77,6 +77,9 @@ class Problem:
             value = getattr(self, field)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"task '{self.name}': {field} must be at least 1, got {value!r}")
+        for field in ("descriptor_low", "descriptor_high"):
+            object.__setattr__(self, field, numbers(self.name, field, getattr(self, field)))
+        check_lengthscale(self.name, self.lengthscale)
         check_bounds(self.name, self.descriptor_low, self.descriptor_high)
         check_ranges(self.name, self.observation_ranges, self.observation_size)
 
@@ -106,6 +109,29 @@ class Problem:
         low = jnp.array(self.descriptor_low).reshape(shape)
         high = jnp.array(self.descriptor_high).reshape(shape)
         return 2.0 * (descriptors - low) / (high - low) - 1.0
+
+
+def numbers(task: str, field: str, values: Any) -> tuple[float, ...]:
+    """Return `values` as a tuple of floats. Tuples, lists and arrays of numbers are accepted.
+
+    Anything else raises a ValueError. `task` and `field` are names for the message.
+    """
+    found = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(found, list | tuple) or not all(map(_is_number, found)):
+        raise ValueError(f"task '{task}': {field} must be a tuple of numbers, got {values!r}")
+    return tuple(map(float, found))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_lengthscale(name: str, lengthscale: Any) -> None:
+    """Raise a ValueError if the lengthscale of a task is not a finite number above 0."""
+    if not _is_number(lengthscale) or not 0 < lengthscale < math.inf:
+        raise ValueError(
+            f"task '{name}': lengthscale must be a finite number above 0, got {lengthscale!r}"
+        )
 
 
 def check_bounds(name: str, low: tuple[float, ...], high: tuple[float, ...]) -> None:
@@ -159,16 +185,16 @@ class Request(NamedTuple):
 
     policies: Array  # [n, P]
     origins: Array  # [n] int32: which variation made each, an index into `Algorithm.origins`
-    targets: Array  # [n, D] descriptor that each policy was made for, in task units
+    targets: Array  # [n, D] descriptor that each was made for, in task units; 0 if there is none
     actor: Array | None  # [Pa]
     actor_targets: Array  # [m, D] descriptors to roll the actor out at, in task units
     key: Array  # [] of the rollouts
     noise: Array | None = None  # [n / 2, P] perturbations of an evolution strategy's copies
-    parents: Array | None = None  # [n, D] descriptors of parents, the target where there is none
+    parent_descriptors: Array | None = None  # [n, D] the target where there is no parent
 
     def to_evaluate(self) -> Request:
-        """Return the request for evaluation: with `parents` set to None, which only `tell` reads.
+        """Return the request for evaluation: without `parent_descriptors`, which only `tell` reads.
 
         All evaluated requests then have the same structure, so one compiled program evaluates them.
         """
-        return self if self.parents is None else self._replace(parents=None)
+        return self if self.parent_descriptors is None else self._replace(parent_descriptors=None)

@@ -1,7 +1,7 @@
 """Variations: how parents from the archive become offspring.
 
     ga                 iso+line mutation of two parents (the paper's GA variation)
-    policy_gradient    gradient ascent of a parent on the critic (the paper's algorithm 4)
+    policy_gradient    gradient ascent of a parent on the critic (the paper's algorithm 3)
     greedy             the actor itself (PGA-MAP-Elites)
     injection          the conditioned actor at descriptors of the archive (DCRL-MAP-Elites)
 

@@ -28,7 +28,13 @@ from elites.runs.directory import FACTS, SUMMARY, RunDirectory, write_text
 from elites.runs.logs import read_table, text_of
 from elites.words import number
 
-METRICS = (
+ARCHIVE_METRICS = (
+    ("qd_score", "QD-score"),
+    ("coverage", "coverage in %"),
+    ("max_fitness", "maximum fitness"),
+)
+"""Metrics of an archive that training records, and their titles in figures and reports."""
+COLUMNS = (
     ("qd_score", "QD-score"),
     ("coverage", "coverage"),
     ("max_fitness", "maximum fitness"),
@@ -121,7 +127,7 @@ def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
         cells,
     )
     _write_csv(
-        directory / "metrics.csv", ["seed", "iteration", *(name for name, _ in METRICS)], rows
+        directory / "metrics.csv", ["seed", "iteration", *(name for name, _ in COLUMNS)], rows
     )
 
 
@@ -217,10 +223,16 @@ def read_cells(directory: Path, cells: int, size: int) -> dict[str, np.ndarray]:
     return table
 
 
-def is_done(run: RunDirectory) -> bool:
-    """Return whether a run is done: it has a summary, or its last checkpoint and its tables.
+def has_tables(run: RunDirectory, iteration: int) -> bool:
+    """Return whether the tables in `evaluation/` of a run were written for an iteration."""
+    return iteration_of(run.evaluation) == iteration
 
-    Figures may be missing. A run whose tables say that all archives are empty is not done.
+
+def is_done(run: RunDirectory) -> bool:
+    """Return whether a run is done: its last checkpoint and its tables are written.
+
+    A summary is written after them, so a run with a summary is done as well. Figures may be
+    missing. A run whose tables say that all archives are empty is not done.
     """
     try:
         if (run.evaluation / "metrics.csv").exists():
@@ -231,7 +243,7 @@ def is_done(run: RunDirectory) -> bool:
             return True
         total = read_record(run / FACTS, {"iterations": int})["iterations"]
         last = [int(place.name) for place in checkpoints.complete(run.checkpoints)[-1:]]
-        return last == [total] and iteration_of(run.evaluation) == total
+        return last == [total] and has_tables(run, total)
     except (OSError, RunError):
         return (run / SUMMARY).exists()
 
@@ -245,7 +257,7 @@ def table(directory: Path) -> list[list[str]]:
     values = read_metrics(directory)
     seeds = len(values["seed"])
     rows = [["", "median" if seeds > 1 else "value", *(["lowest", "highest"] if seeds > 1 else [])]]
-    for name, title in METRICS:
+    for name, title in COLUMNS:
         column = values.get(name, np.full(seeds, np.nan)).astype(float)  # older tables lack some
         if np.isnan(column).all():
             continue

@@ -42,10 +42,9 @@ from elites.runs.drawing import (
     styled,
     thousands,
 )
+from elites.runs.evaluation import ARCHIVE_METRICS
 from elites.runs.voronoi import polygons
 from elites.words import file_name, listed, plain
-
-CURVES = (("qd_score", "QD-score"), ("coverage", "coverage in %"), ("max_fitness", "max. fitness"))
 
 
 def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
@@ -64,7 +63,7 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
             index = snapshots.best_seed(snapshot) if seed is None else seed_index(seeds, seed)
             drawn.append(_save(_archive_figure(facts, snapshot, index, seeds), run, "archive"))
             # An evaluation of another iteration belongs to another archive.
-            current = evaluation.iteration_of(run.evaluation) == int(snapshot["iteration"])
+            current = evaluation.has_tables(run, int(snapshot["iteration"]))
             if facts["actor_conditioned"] and current:
                 shape = snapshot["centroids"].shape
                 cells = evaluation.read_cells(run.evaluation, *shape)
@@ -297,7 +296,7 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
     `tables` maps the label of each curve to the columns of a table of metrics.
     """
     figure, panels = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
-    for axes, (name, title) in zip(panels, CURVES, strict=True):
+    for axes, (name, title) in zip(panels, ARCHIVE_METRICS, strict=True):
         for i, table in enumerate(tables.values()):
             values = table[name] * (100 if name == "coverage" else 1)
             band(axes, table["evaluations"][:, 0], values, COLOURS[i % 8], line_style(i))

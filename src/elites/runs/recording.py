@@ -223,7 +223,7 @@ class Logs:
         self._run, self._config, self._job = run, config, job
         self._through = through = last.iteration if last else None
         self._metrics: Table | None = None  # opened with the first metrics, which give its columns
-        self._reach = Table(
+        self._reevaluations = Table(
             run / REEVALUATIONS,
             ("iteration", "seed", "evaluations", *REEVALUATION_COLUMNS, "seconds"),
             through,
@@ -282,11 +282,11 @@ class Logs:
             row = {"iteration": number, "seed": seed, "evaluations": spent, **values}
             rows.append(row | {"seconds": f"{seconds:.3f}"})
             self._events[i].scalars(number, {f"reevaluation/{k}": v for k, v in values.items()})
-        self._reach.append(rows)
+        self._reevaluations.append(rows)
 
     def _files(self) -> list[Any]:
         """Return the open files: the tables, and an event file for each seed."""
-        return [f for f in (self._metrics, self._reach, *self._events) if f is not None]
+        return [f for f in (self._metrics, self._reevaluations, *self._events) if f is not None]
 
     def sync(self) -> None:
         """Write all files to disk (fsync)."""

@@ -28,11 +28,7 @@ from elites.runs import directory as directories
 from elites.runs import distilling, environment, evaluation, gaps, saved, snapshots, unchanged
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
-from elites.runs.directory import (
-    RunDirectory,
-    RunError,
-    TooLargeError,
-)
+from elites.runs.directory import OutOfMemoryError, RunDirectory, RunError, TooLargeError
 from elites.runs.job import (
     Job,
     memory_errors_explained,
@@ -79,11 +75,13 @@ def train(
                 _warn_of_gaps(run, last.iteration)
                 # The end of a finished run was re-evaluated after its checkpoint.
                 last.information[gaps.REEVALUATED] = gaps.reevaluated(run, last.iteration)
-        if last and last.iteration >= job.total:
+                config, job = _with_budget_for(last.iteration, config, job)
+        if last and last.iteration == job.total:
             _refuse_empty(run, config, job.state_of(last.arrays))
-        if last and last.iteration >= job.total and _is_finished(run, last.iteration):
-            seconds = last.information.get("seconds", 0.0)
-            return Outcome(last.iteration, job.total, seconds, interrupted=False, was_finished=True)
+            # Without a summary, what comes after the tables may be missing as well.
+            if evaluation.has_tables(run, job.total) and (run / directories.SUMMARY).exists():
+                seconds = last.information.get("seconds", 0.0)
+                return Outcome(job.total, job.total, seconds, interrupted=False, was_finished=True)
         signals.check()
         signals.when = "after this iteration"
         if last and (note := environment.note_on_devices(run, config.seeds)):
@@ -91,16 +89,30 @@ def train(
         _prepare_directory(run, config, job, compared)
         if fresh and (note := _note_on_length(config, job)):
             Progress(job.total).say(note)
-        try:
+    try:
+        with memory_errors_explained():
             return _loop(run, config, job, last, signals)
-        except TooLargeError:  # known once it is compiled
-            if fresh:
-                directories.discard(run)
-            raise
-        except UntrustedError:
-            raise
-        except ValueError as error:  # the configuration was checked: from the task, or a bug
-            raise RunError(f"training failed: {error} (ELITES_DEBUG=1 shows where)") from error
+    except (TooLargeError, OutOfMemoryError):  # known once it compiles or trains
+        if fresh:
+            directories.discard(run)
+        raise
+    except UntrustedError:
+        raise
+    except ValueError as error:  # the configuration was checked: from the task, or a bug
+        raise RunError(f"training failed: {error} (ELITES_DEBUG=1 shows where)") from error
+
+
+def _with_budget_for(iteration: int, config: Config, job: Job) -> tuple[Config, Job]:
+    """Return a configuration and its job, with a budget of at least `iteration` iterations.
+
+    A run may be continued with a budget below what it has already spent. Its files then have the
+    budget that it has spent.
+    """
+    if iteration <= job.total:
+        return config, job
+    each = job.algorithm.evaluations_per_iteration
+    spent = job.algorithm.initial_evaluations + iteration * each
+    return dataclasses.replace(config, evaluations=spent), dataclasses.replace(job, total=iteration)
 
 
 def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Comparison) -> None:
@@ -111,23 +123,16 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Co
     """
     fingerprint = compared.fingerprint or unchanged.fingerprint(config, job)
     facts = job.facts() | {unchanged.FINGERPRINT: fingerprint}
+    # A run with a summary counts as done, which it no longer is. The summary is removed first,
+    # because the process may be killed before the other files are written.
+    (run / directories.SUMMARY).unlink(missing_ok=True)
     directories.write_json(run / directories.CONFIG, config.to_json())
     directories.write_json(run / directories.FACTS, facts)
     more = {"accepted_changes": compared.accepted} if compared.accepted else {}
     environment.record_session(run, shlex.join(["elites", *sys.argv[1:]]), **more)
-    # A summary marks a run as finished, which it no longer is.
-    (run / directories.SUMMARY).unlink(missing_ok=True)
     checkpoints.sweep(run.checkpoints)
     for folder in (run.path, run.snapshots, run.evaluation, run.figures):
         directories.sweep(folder)
-
-
-def _is_finished(run: RunDirectory, iteration: int) -> bool:
-    """Return whether a run has a summary, and evaluation tables for the given iteration."""
-    return (
-        evaluation.iteration_of(run.evaluation) == iteration
-        and (run / directories.SUMMARY).exists()
-    )
 
 
 def _loop(
@@ -314,7 +319,7 @@ def _warn_of_gaps(run: RunDirectory, through: int) -> None:
 
 
 def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome) -> None:
-    """Write `summary.md` of a run. The presence of this file marks the run as finished."""
+    """Write `summary.md` of a run, the last of its files. See `evaluation.is_done`."""
     algorithm = job.algorithm
     problem = algorithm.problem
     layers = "-".join(map(str, algorithm.policy.sizes))

@@ -23,19 +23,15 @@ from elites.references import short_name
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.directory import METRICS, RunDirectory, RunError
+from elites.runs.evaluation import ARCHIVE_METRICS
 from elites.study.study import Item, Study
 from elites.words import counted
 
-ARCHIVE_METRICS = (
-    ("qd_score", "QD-score"),
-    ("coverage", "coverage in %"),
-    ("max_fitness", "maximum fitness"),
-)
 FINAL_METRICS = (
     *ARCHIVE_METRICS,
     *(
         (name, f"{title}, in %" if name.endswith("coverage") else title)
-        for name, title in evaluation.METRICS
+        for name, title in evaluation.COLUMNS
         if name.startswith("actor_") or name == "descriptor_error"
     ),
 )
@@ -217,8 +213,8 @@ def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
     if snapshot is None:
         return
     best = snapshots.best_seed(snapshot)
-    mine = {name: snapshot[name][best : best + 1] for name in ("fitness", "descriptors", "origin")}
-    mine |= {"centroids": snapshot["centroids"], "iteration": snapshot["iteration"]}
+    mine = {name: snapshot[name][best : best + 1] for name in ("fitness", "descriptors")}
+    mine["centroids"] = snapshot["centroids"]
 
     def score(archive: dict[str, np.ndarray]) -> float:
         """Return the QD-score of an archive: the sum of the fitness values of its filled cells."""

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from elites.study.collect import ARCHIVE_METRICS, FINAL_METRICS, Group
+from elites.runs.evaluation import ARCHIVE_METRICS
+from elites.study.collect import FINAL_METRICS, Group
 
 
 @dataclasses.dataclass(frozen=True)

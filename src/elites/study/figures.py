@@ -30,7 +30,8 @@ from elites.runs.drawing import (
     smoothed,
     thousands,
 )
-from elites.study.collect import ARCHIVE_METRICS, AXES, Group
+from elites.runs.evaluation import ARCHIVE_METRICS
+from elites.study.collect import AXES, Group
 
 
 def curves(groups: Sequence[Group], axis: str) -> Any:

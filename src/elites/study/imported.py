@@ -13,15 +13,16 @@ from elites.study.study import Study
 def add(study: Study, path: Path) -> None:
     """Check a CSV file with results of another program, and copy it into a study.
 
-    The copy is in the study's folder `imported`. `collect.read_imported` explains the format.
-    Adding the same file again changes nothing. Raises a ValueError if the file has a mistake, or if
-    one of its labels is already in use.
+    The copy is in the study's folder `imported`. Its name always ends in `.csv`, because `collect`
+    reads such files. `collect.read_imported` explains the format. Adding the same file again
+    changes nothing. Raises a ValueError if the file has a mistake, or if one of its labels is
+    already in use.
     """
     if not path.exists():
         raise ValueError(f"{path}: no such file")
     groups = collect.read_imported(path, [tasks.short_name(item.task) for item in study.items()])
     text = files.read_text(path, error=ValueError, follow=True)
-    copy = study.imported / path.name
+    copy = study.imported / f"{path.stem}.csv"
     if copy.exists():
         if files.read_text(copy) != text:
             raise ValueError(f"{copy} exists already, with other contents. Rename {path}")

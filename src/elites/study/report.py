@@ -19,18 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
+from elites.references import short_name
 from elites.runs import directory as directories
 from elites.runs.directory import CONFIG, ENVIRONMENT, RunError
+from elites.runs.evaluation import ARCHIVE_METRICS
 from elites.study import figures, statistics
-from elites.study.collect import (
-    ARCHIVE_METRICS,
-    AXES,
-    FINAL_METRICS,
-    Group,
-    Results,
-    collect,
-    tasks_of,
-)
+from elites.study.collect import AXES, FINAL_METRICS, Group, Results, collect, tasks_of
 from elites.study.comparison import Point, comparison_point, has_values
 from elites.study.plan import Plan
 from elites.study.study import Study
@@ -244,7 +238,8 @@ class _Tests:
     """Rank-sum tests of the reference algorithm against every other algorithm, over all tasks."""
 
     def __init__(self, plan: Plan, points: dict[str, Point]):
-        self.reference = REFERENCE if REFERENCE in plan.algorithms else plan.algorithms[0]
+        first = short_name(plan.algorithms[0])
+        self.reference = REFERENCE if REFERENCE in plan.algorithms else first
         self._families = {
             metric: statistics.compare_with(
                 self.reference,

@@ -4,22 +4,26 @@
   runs continue. Starting the study again retries failed runs.
 - A run that does not fit in memory is split into two runs with half of the seeds each.
 - A run whose machine is lost is restarted on another one.
-- After a signal, the running workers save their state, and the scheduler ends.
+- After a signal or an error of the scheduler itself, the running workers save their state, and the
+  scheduler ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections import deque
 from typing import NamedTuple
 
+from elites.runs import checkpoint as checkpoints
 from elites.runs.signals import Signals
 from elites.study import worker
 from elites.study.engines import Engine, Handle
 from elites.study.study import ATTEMPTS, Item, Study
 from elites.study.table import Live
 from elites.study.worker import Ending
+from elites.words import counted, one_line
 
 MAX_RESTARTS = 5  # of a run whose machine was lost; then it counts as failed
 LOCK_TIMEOUT = 60.0  # seconds to wait for another process that holds the lock of a run
@@ -46,6 +50,7 @@ class Scheduler:
         study.write_items(self.items)
         self.queue = deque(item for item in self.items if study.state(item) == "queued")
         self.running: dict[str, tuple[Item, Handle]] = {}
+        self._told: set[str] = set()  # runs whose workers were told to stop
         self._restarts: dict[str, int] = {}  # after the loss of a machine
         self._locked_since: dict[str, float] = {}  # runs that another process has locked
 
@@ -53,15 +58,32 @@ class Scheduler:
         """Compute the queued runs until all are done or failed, or until a signal arrives.
 
         Returns the number of runs that are done, the runs that failed, and whether a signal stopped
-        the session.
+        the session. If an error is raised, all workers have ended before.
+        """
+        try:
+            asked_to_stop = self._work(signals)
+        except BaseException as error:
+            # Workers end at once when this process does, and would lose what they have not saved.
+            self._stop_workers(error)
+            raise
+        states = {item.name: self.study.state(item) for item in self.items}
+        failed = [item for item in self.items if states[item.name] == "failed"]
+        done = sum(state == "done" for state in states.values())
+        self.live.close(self.items)
+        return Result(done, failed, asked_to_stop and done + len(failed) < len(self.items))
+
+    def _work(self, signals: Signals) -> bool:
+        """Start and monitor workers until no run is queued or running.
+
+        Returns whether a signal has stopped the session.
         """
         asked_to_stop = False
         while self.queue or self.running:
             if signals.received and not asked_to_stop:
                 asked_to_stop = True
                 self.queue.clear()
-                for _, handle in self.running.values():
-                    handle.stop()
+                for name in self.running:
+                    self._stop_once(name)
             while self.queue and len(self.running) < self.engine.slots:
                 item = self.queue.popleft()
                 self.running[item.name] = (item, self.engine.start(self.study, item))
@@ -73,11 +95,38 @@ class Scheduler:
             self.live.show(self.items, set(self.running))
             if self.running:
                 time.sleep(self.pause)
-        states = {item.name: self.study.state(item) for item in self.items}
-        failed = [item for item in self.items if states[item.name] == "failed"]
-        done = sum(state == "done" for state in states.values())
-        self.live.close(self.items)
-        return Result(done, failed, asked_to_stop and done + len(failed) < len(self.items))
+        return asked_to_stop
+
+    def _stop_workers(self, error: BaseException) -> None:
+        """Tell the running workers to save their state, and wait until they have ended.
+
+        `error` is the reason, for the message. A worker whose state cannot be read is not waited
+        for.
+        """
+        if self.running:
+            runs = counted(len(self.running), "run")
+            self.live.say(f"{one_line(error)}: stopping {runs}, which first save their state")
+        for name in self.running:
+            with contextlib.suppress(Exception):
+                self._stop_once(name)
+        while self.running:
+            for name, (_, handle) in list(self.running.items()):
+                try:
+                    ended = handle.poll() is not None
+                except Exception:
+                    ended = True
+                if ended:
+                    del self.running[name]
+            time.sleep(self.pause)
+
+    def _stop_once(self, name: str) -> None:
+        """Tell the worker of a run to save its state and end, unless it was told so before.
+
+        Told twice, a worker ends at once and does not save.
+        """
+        if name not in self._told:
+            self._told.add(name)
+            self.running[name][1].stop()
 
     def _handle_exit(self, item: Item, ending: Ending, stopping: bool) -> None:
         """Decide what to do with a run whose worker has ended.
@@ -130,9 +179,8 @@ class Scheduler:
             self.queue.extendleft(reversed(others))
 
     def _has_saved(self, item: Item) -> bool:
-        """Return whether a run has a checkpoint."""
-        checkpoints = self.study.run(item).checkpoints
-        return checkpoints.is_dir() and any(checkpoints.iterdir())
+        """Return whether a run has a complete checkpoint."""
+        return bool(checkpoints.complete(self.study.run(item).checkpoints))
 
     def _error_message(self, item: Item, ending: Ending) -> str:
         """Return why a run failed, as text: what its worker reported, or how the worker ended."""

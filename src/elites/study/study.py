@@ -39,7 +39,7 @@ _LAYOUT = (
 """Pattern of the paths inside of a study that must not be links."""
 FORMAT = 1
 ATTEMPTS = 2  # a failed run is tried once more
-State = Literal["queued", "running", "done", "failed"]
+State = Literal["queued", "done", "failed"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +112,10 @@ class Study:
     def items(self) -> list[Item]:
         """Read the runs of the study from `index.json` and return them."""
         where = self.path / INDEX
-        entries = files.read_record(where, {"runs": list})["runs"]
-        return [_item(f"{where}, run {i}", entry) for i, entry in enumerate(entries, start=1)]
+        data = files.read_record(where, {"format": int, "runs": list})
+        if data["format"] != FORMAT:
+            raise RunError(f"{where}: not an index that this version of elites reads")
+        return [_item(f"{where}, run {i}", e) for i, e in enumerate(data["runs"], start=1)]
 
     def write_items(self, items: Sequence[Item]) -> None:
         """Write the runs of the study to `index.json`."""
@@ -131,8 +133,7 @@ class Study:
     def state(self, item: Item) -> State:
         """Return the state of one run of the study: "done", "failed" or "queued".
 
-        The state is never "running": the study's files do not say whether a process is computing
-        the run.
+        The files of the study do not say whether a process is computing the run.
         """
         if evaluation.is_done(self.run(item)):
             return "done"
@@ -172,29 +173,40 @@ def existing(path: Path) -> Study:
     return study
 
 
+def refuse_other(path: Path, plan: Plan) -> None:
+    """Raise an error if a directory holds something other than the study of a plan.
+
+    Accepts a directory that is empty or does not exist. Writes nothing, so that a directory of the
+    user's that is refused stays as it is.
+    """
+    study = Study(path)
+    directories.refuse_links(path, _LAYOUT, "study")
+    if study.exists():
+        if differing := differences(study.plan(), plan):
+            raise ValueError(
+                f"{path} holds another study: {'; '.join(differing)}. Choose another --output"
+            )
+        return
+    if RunDirectory(path).exists():
+        raise ValueError(f"{path} holds a run. Choose another --output")
+    names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
+    if any(name != directories.LOCK and not name.startswith(".") for name in names):
+        raise ValueError(f"{path} is not empty and not a study. Choose another --output")
+
+
 def open_study(path: Path, plan: Plan) -> Study:
     """Return the study of a plan in a directory. Creates the study if it does not exist yet.
 
     This process must have locked the directory. Raises a ValueError if the directory holds
     something else, such as a study with another plan.
     """
+    refuse_other(path, plan)
     study = Study(path)
-    directories.refuse_links(path, _LAYOUT, "study")
     if study.exists():
-        differing = differences(study.plan(), plan)
-        if differing:
-            raise ValueError(
-                f"{path} holds another study: {'; '.join(differing)}. Choose another --output"
-            )
         if not os.path.lexists(path / INDEX):
             study.write_items(_first_items(plan))
         _refuse_strange_items(study, plan)
         return study
-    if RunDirectory(path).exists():
-        raise ValueError(f"{path} holds a run. Choose another --output")
-    strangers = [e.name for e in path.iterdir() if e.name != directories.LOCK]
-    if any(not name.startswith(".") for name in strangers):
-        raise ValueError(f"{path} is not empty and not a study. Choose another --output")
     # The plan is written first: if the process ends here, the next start writes the index.
     directories.write_json(path / PLAN, {"format": FORMAT, **plan.to_json()})
     study.write_items(_first_items(plan))

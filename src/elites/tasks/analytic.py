@@ -29,12 +29,6 @@ def noisy_point_omni() -> Task:
     return _point("noisy_point_omni", noise=0.1, length=25)
 
 
-def best_point_fitness(task: Task, descriptor: Array) -> Array:
-    """Return the highest possible fitness [...] of `point_omni` at descriptors [..., 2]."""
-    steps = task.episode_length
-    return steps - jnp.sum(jnp.square(descriptor), -1) / (2 * steps * _SPEED**2)
-
-
 def _point(name: str, noise: float, length: int) -> Task:
     def reset(key: Array) -> TaskState:
         place = noise * jax.random.uniform(key, (2,), minval=-1.0) if noise else jnp.zeros(2)

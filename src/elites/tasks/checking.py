@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from elites import references, tasks
+from elites.tasks.rollout import finite
 from elites.tasks.task import Array, Task, TaskState
 
-ROBOTS, STEPS = 32, 20  # of the real trial
-POLICIES, LONGEST = 8, 1000  # of the check of whole episodes: its policies, and steps at most
-_FIELDS = ("observation", "reward", "descriptor")
+POLICIES = 8  # of each check
+STEPS, LONGEST = 20, 1000  # steps of the check before training, and at most of whole episodes
+_FIELDS = ("observation", "reward", "descriptor", "inner")
 
 _TRACED = (
     jax.errors.TracerBoolConversionError,
@@ -140,66 +141,36 @@ def _name(path: Any) -> str:
 # ------------------------------------------------------------------------------------------- really
 
 
-def _try(task: Task) -> None:
-    """Raise a ValueError if every simulated robot gets numbers that are not finite.
+class _Trial(NamedTuple):
+    """Episodes of random policies: when each first had numbers that are not finite, and where."""
 
-    A few robots are simulated for a few steps with random actions.
+    first: np.ndarray  # [n] step, from 1 on; 0 after reset; -1 if there is none
+    fields: list[str]  # of the earliest such state, those of `_FIELDS` that are not finite
+
+    @property
+    def broken(self) -> int:
+        """Number of episodes with numbers that are not finite."""
+        return int(np.sum(self.first >= 0))
+
+
+def _try(task: Task) -> None:
+    """Raise a ValueError if every one of a few random policies gets numbers that are not finite.
+
+    Each is simulated for a few steps.
     """
-    keys = jax.random.split(jax.random.key(0), ROBOTS)
     steps = min(STEPS, task.episode_length)
-    try:
-        start, end, finite = jax.jit(functools.partial(_trial, task, steps))(keys)
-    except Exception as error:
-        raise ValueError(
-            f"task '{task.name}': {steps} steps of {ROBOTS} robots raised "
-            f"{references.described(error)}"
-        ) from error
-    if not np.asarray(_finite(start)).any():
+    found = _simulated(task, steps)
+    if found.broken < POLICIES:
+        return
+    if found.first.max() == 0:
         raise ValueError(
             f"task '{task.name}': reset returns numbers that are not finite: "
-            f"{', '.join(_not_finite(start))}"
+            f"{', '.join(found.fields)}"
         )
-    if not np.asarray(finite).any():
-        raise ValueError(
-            f"task '{task.name}': after {steps} steps of random actions every robot has numbers "
-            f"that are not finite: {', '.join(_not_finite(end))}"
-        )
-
-
-def _trial(task: Task, steps: int, keys: Array) -> tuple[TaskState, TaskState, Array]:
-    """Simulate one robot per key [n] for `steps` steps of random actions.
-
-    Returns the first states, the last states, and whether each robot has stayed finite [n].
-    """
-    start = jax.vmap(task.reset)(keys)
-
-    def step(carry: tuple[TaskState, Array], time: Array):
-        state, finite = carry
-        key = jax.random.fold_in(jax.random.key(1), time)
-        action = jax.random.uniform(key, (len(keys), task.action_size), minval=-1.0)
-        state = jax.vmap(task.step)(state, action)
-        return (state, finite & _finite(state)), None
-
-    (end, finite), _ = jax.lax.scan(step, (start, _finite(start)), jnp.arange(steps))
-    return start, end, finite
-
-
-def _finite(state: TaskState) -> Array:
-    """Return whether each robot has a finite observation, reward and descriptor: booleans [n]."""
-    return _finite_fields(state).all(-1)
-
-
-def _finite_fields(state: TaskState) -> Array:
-    """Return whether each of `_FIELDS` is finite for each robot: booleans [n, 3]."""
-    values = (getattr(state, name) for name in _FIELDS)
-    return jnp.stack([jnp.isfinite(v).reshape(len(v), -1).all(-1) for v in values], -1)
-
-
-def _not_finite(state: TaskState) -> list[str]:
-    return [name for name in _FIELDS if not np.isfinite(getattr(state, name)).all()]
-
-
-# -------------------------------------------------------------------------------- whole episodes
+    raise ValueError(
+        f"task '{task.name}': within {steps} steps every one of {POLICIES} random policies has "
+        f"numbers that are not finite: {', '.join(found.fields)}"
+    )
 
 
 def check_episodes(task: Task) -> str:
@@ -211,35 +182,47 @@ def check_episodes(task: Task) -> str:
     """
     check(task)
     steps = min(LONGEST, task.episode_length)
-    try:
-        first, finite = map(np.asarray, jax.jit(functools.partial(_episodes, task, steps))())
-    except Exception as error:
-        raise ValueError(
-            f"task '{task.name}': an episode raised {references.described(error)}"
-        ) from error
+    found = _simulated(task, steps)
     done = f"{steps} steps of {POLICIES} random policies"
-    broken = np.flatnonzero(first)
-    if not len(broken):
+    if not found.broken:
         return f"{task.name}: {done} found no fault"
-    i = broken[np.argmin(first[broken])]
-    fields = [name for name, good in zip(_FIELDS, finite[i], strict=True) if not good]
-    where = f"first in step {first[i]} of {task.episode_length}: {', '.join(fields)}"
-    if len(broken) == POLICIES:
+    earliest = found.first[found.first >= 0].min()
+    where = f"first in step {earliest} of {task.episode_length}: {', '.join(found.fields)}"
+    if found.broken == POLICIES:
         raise ValueError(
             f"task '{task.name}': every one of {POLICIES} random policies comes to numbers that "
             f"are not finite, {where}"
         )
     return (
-        f"{task.name}: in {done}, {len(broken)} came to numbers that are not finite, {where}. "
+        f"{task.name}: in {done}, {found.broken} came to numbers that are not finite, {where}. "
         "Training rejects such evaluations"
     )
 
 
-def _episodes(task: Task, steps: int) -> tuple[Array, Array]:
-    """Simulate one episode for each of n random linear policies.
+def _simulated(task: Task, steps: int) -> _Trial:
+    """Simulate one episode of each of n random linear policies for at most `steps` steps.
 
-    Returns the number of the first step with numbers that are not finite [n], from 1 on or 0 if
-    there is none, and which of `_FIELDS` were finite then [n, 3].
+    Raises a ValueError if that raises an error.
+    """
+    try:
+        first, good = map(np.asarray, jax.jit(functools.partial(_episodes, task, steps))())
+    except Exception as error:
+        raise ValueError(
+            f"task '{task.name}': {steps} steps of {POLICIES} policies raised "
+            f"{references.described(error)}"
+        ) from error
+    if (first < 0).all():
+        return _Trial(first, [])
+    earliest = np.argmin(np.where(first < 0, steps + 1, first))
+    fields = [name for name, is_good in zip(_FIELDS, good[earliest], strict=True) if not is_good]
+    return _Trial(first, fields)
+
+
+def _episodes(task: Task, steps: int) -> tuple[Array, Array]:
+    """Simulate one episode of each of n random linear policies, as `rollout` does.
+
+    Returns the number of the first step with numbers that are not finite [n], 0 if that is so
+    after reset and -1 if there is none, and which of `_FIELDS` were finite then [n, 4].
     """
     shape = (POLICIES, task.observation_size, task.action_size)
     weights = jax.random.normal(jax.random.key(2), shape)
@@ -247,15 +230,22 @@ def _episodes(task: Task, steps: int) -> tuple[Array, Array]:
     start = jax.vmap(task.reset)(jax.random.split(jax.random.key(0), POLICIES))
 
     def step(carry: tuple[TaskState, Array, Array, Array], number: Array):
-        state, alive, first, finite = carry
+        state, alive, first, good = carry
         action = jnp.tanh(jnp.einsum("no,noa->na", state.observation, weights) + bias)
         state = jax.vmap(task.step)(state, action)
         found = _finite_fields(state)
         breaks = alive & ~found.all(-1)
         first = jnp.where(breaks, number, first)
-        finite = jnp.where(breaks[:, None], found, finite)
-        return (state, alive & ~breaks & ~state.done, first, finite), None
+        good = jnp.where(breaks[:, None], found, good)
+        return (state, alive & ~breaks & ~state.done, first, good), None
 
-    before = (start, jnp.ones(POLICIES, bool), jnp.zeros(POLICIES, int), _finite_fields(start))
-    (_, _, first, finite), _ = jax.lax.scan(step, before, jnp.arange(1, steps + 1))
-    return first, finite
+    good = _finite_fields(start)
+    alive = good.all(-1)
+    before = (start, alive, jnp.where(alive, -1, 0), good)
+    (_, _, first, good), _ = jax.lax.scan(step, before, jnp.arange(1, steps + 1))
+    return first, good
+
+
+def _finite_fields(state: TaskState) -> Array:
+    """Return whether each of `_FIELDS` is finite for each robot: booleans [n, 4]."""
+    return jnp.stack([finite(getattr(state, name), len(state.reward)) for name in _FIELDS], -1)

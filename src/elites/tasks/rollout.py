@@ -74,7 +74,7 @@ def _start(task: Task, state: TaskState) -> _Episodes:
     return _Episodes(
         state=state,
         alive=jnp.ones(n, bool),
-        valid=_finite(state),
+        valid=finite(state, n),
         fitness=jnp.zeros(n),
         descriptor=jnp.zeros((n, task.descriptor_size)),
         steps=jnp.zeros(n, jnp.int32),
@@ -92,8 +92,8 @@ def _step(
     state = episodes.state
     action = act(state.observation)
     following = jax.vmap(task.step)(state, action)
-    finite = _finite(following)
-    taken = episodes.alive & finite
+    good = finite(following, len(episodes.alive))
+    taken = episodes.alive & good
     truncation = taken & ~following.done & (time == task.episode_length - 1)
     transitions = Transitions(
         state.observation,
@@ -112,7 +112,7 @@ def _step(
     episodes = _Episodes(
         state=_select(taken, following, state),
         alive=taken & ~following.done,
-        valid=episodes.valid & (finite | ~episodes.alive),
+        valid=episodes.valid & (good | ~episodes.alive),
         fitness=episodes.fitness + jnp.where(taken, following.reward, 0.0),
         descriptor=_select(taken, descriptor, episodes.descriptor),
         steps=episodes.steps + taken,
@@ -184,7 +184,9 @@ def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int =
         rows = np.where(rows < count, rows, 0)
         keys = jax.random.split(jax.random.fold_in(key, index), batch)
         parts.append(_evaluate_batch(task, network, policies[rows], keys))
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:count], *parts)
+    found = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:count], *parts)
+    time_first = jax.tree.map(lambda a: a.swapaxes(0, 1), found.transitions)
+    return found._replace(transitions=time_first)
 
 
 def problem(task: Task) -> Problem:
@@ -227,14 +229,15 @@ def check_policies(task: Task, network: MLP, policies: Array) -> None:
         )
 
 
-def _finite(tree) -> Array:
-    """Return booleans [n]: whether all floating-point numbers of each episode are finite.
+def finite(tree: Any, n: int) -> Array:
+    """Return booleans [n]: whether all floating-point numbers of each of n episodes are finite.
 
-    The leaves of `tree` have the episodes as their first axis.
+    The leaves of `tree` have the episodes as their first axis. Integers, random keys and leaves
+    without elements are ignored.
     """
-    leaves = [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating)]
-    checks = [jnp.isfinite(a).reshape(a.shape[0], -1).all(-1) for a in leaves]
-    return functools.reduce(jnp.logical_and, checks)
+    leaves = [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating) and a.size]
+    checks = [jnp.isfinite(a).reshape(n, -1).all(-1) for a in leaves]
+    return functools.reduce(jnp.logical_and, checks) if checks else jnp.ones(n, bool)
 
 
 def _select(condition: Array, new, old):

@@ -7,13 +7,12 @@ transitions. `docs/your-own-task.md` builds a task from scratch.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
 
-from elites.core.types import check_bounds, check_ranges
+from elites.core.types import check_bounds, check_lengthscale, check_ranges, numbers
 from elites.physics import Model
 from elites.tasks.axes import Axis, check_texts, make_axes
 
@@ -79,12 +78,10 @@ class Task:
                     f"{value!r}"
                 )
         for field in ("descriptor_low", "descriptor_high"):
-            object.__setattr__(self, field, _numbers(self.name, field, getattr(self, field)))
-        if not _is_number(self.lengthscale) or not 0 < self.lengthscale < math.inf:
-            raise ValueError(
-                f"task '{self.name}': lengthscale must be a finite number above 0, got "
-                f"{self.lengthscale!r}"
-            )
+            object.__setattr__(self, field, numbers(self.name, field, getattr(self, field)))
+        for field in ("observation_layout", "observation_ranges"):  # hashed with the task
+            object.__setattr__(self, field, _as_tuples(getattr(self, field)))
+        check_lengthscale(self.name, self.lengthscale)
         for field in ("reset", "step"):
             if not callable(getattr(self, field)):
                 raise ValueError(
@@ -127,16 +124,6 @@ class Task:
         return make_axes(self.descriptor_size, self.descriptor_names, self.descriptor_units)
 
 
-def _numbers(task: str, field: str, values: Any) -> tuple[float, ...]:
-    """Return `values` as a tuple of floats. Tuples, lists and arrays of numbers are accepted.
-
-    Anything else raises a ValueError. `task` and `field` are names for the message.
-    """
-    found = values.tolist() if hasattr(values, "tolist") else values
-    if not isinstance(found, list | tuple) or not all(map(_is_number, found)):
-        raise ValueError(f"task '{task}': {field} must be a tuple of numbers, got {values!r}")
-    return tuple(map(float, found))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _as_tuples(value: Any) -> Any:
+    """Return a list as a tuple, and the same for its entries. Anything else is returned as is."""
+    return tuple(map(_as_tuples, value)) if isinstance(value, list | tuple) else value

@@ -24,7 +24,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from elites import tasks
 from elites.core.algorithm import Algorithm, Round, S
 from elites.core.evaluation import acting, actor_rows, take
 from elites.core.hyperparameters import Hyperparameters, Value
@@ -35,7 +34,7 @@ from elites.tasks.task import Task
 from elites.training import searches
 from elites.training.builders import Builder, build_algorithm, hyperparameters_of
 from elites.training.episodes import Episode, numbers, transitions
-from elites.training.loop import checked_seeds
+from elites.training.loop import checked_seeds, task_of
 from elites.training.results import Elites, named
 from elites.training.searches import Saved
 
@@ -385,33 +384,44 @@ class AskTell(Generic[S]):
             "task": problem.name,
             "seed": self.seed,
             "episode_length": self.episode_length,
-            "bounds": f"{problem.descriptor_low} to {problem.descriptor_high}",
+            **_task_facts(problem),
             **hyperparameters,
         }
 
 
+def _task_facts(problem: Problem) -> dict[str, str]:
+    """Return the values of a task that decide how a search goes on, by name."""
+    fields = (field.name for field in dataclasses.fields(problem))
+    return {
+        f"task's {name}": str(getattr(problem, name))
+        for name in fields
+        if name not in ("name", "rollout")
+    }
+
+
 def ask_tell(
-    task: str | Task | ExternalTask,
+    task: str | Task | Callable[[], Task] | ExternalTask,
     algorithm: str | Builder | Algorithm = "dcg_me",
     *,
     seed: int = 0,
-    preset: str = "paper",
+    preset: str | None = None,
     hp: Hyperparameters | None = None,
     **hyperparameters: Value,
 ) -> AskTell:
     """Return a new search whose policies are evaluated outside of elites.
 
-    `task` gives the sizes and bounds: a name, a `Task`, or an `ExternalTask` for your own robot.
-    `algorithm` is what `elites.build` accepts, or the `Algorithm` that it returned. The other
-    arguments are those of `elites.build`.
+    `task` gives the sizes and bounds: what `elites.build` accepts, or an `ExternalTask` for your
+    own robot. `algorithm` is what `elites.build` accepts, or the `Algorithm` that it returned. The
+    other arguments are those of `elites.build`.
     """
-    if isinstance(task, str):
-        task = tasks.make(task)
+    if not isinstance(task, ExternalTask):
+        task = task_of(task)
     on = task.problem() if isinstance(task, ExternalTask) else problem(task)
     if not isinstance(algorithm, Algorithm):
-        values = hyperparameters_of(preset, hp, hyperparameters, arguments=("seed", "preset", "hp"))
+        arguments = ("seed", "preset", "hp")
+        values = hyperparameters_of(preset or "paper", hp, hyperparameters, arguments)
         algorithm = build_algorithm(algorithm, on, values)
-    elif hyperparameters or hp is not None:
+    elif hyperparameters or hp is not None or preset is not None:
         raise ValueError("an algorithm that is built already takes no hyperparameters")
     if dataclasses.replace(algorithm.problem, rollout=on.rollout) != on:
         raise ValueError(

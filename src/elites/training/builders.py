@@ -29,9 +29,8 @@ def hyperparameters_of(
             f"hp must be an elites.Hyperparameters record, got {references.kind(hp)}. Give single "
             "values by name, such as cells=256"
         )
-    Hyperparameters.of(given, arguments=arguments)
     base = presets.get(preset).hp if hp is None else hp
-    return Hyperparameters.of({**vars(base), **given})
+    return Hyperparameters.of({**vars(base), **given}, arguments=arguments)
 
 
 def build_algorithm(algorithm: str | Builder, on: Problem, hp: Hyperparameters) -> Algorithm:

@@ -25,7 +25,10 @@ class Episode:
     terminated: bool = False
     """The episode ended by itself, for instance by a fall, and not at the time limit."""
     state_descriptors: ArrayLike | None = None
-    """[t, D] descriptors of the states before every step, in task units. Only QD-PG needs them."""
+    """[t, D] descriptors of the states before every step, in task units.
+
+    Only qd_pg and progress_me need them.
+    """
 
 
 def transitions(

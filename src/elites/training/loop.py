@@ -51,7 +51,7 @@ def build(
     The hyperparameters are those of the preset (paper, demo or smoke), or of the record `hp` if it
     is given. Keyword arguments replace single ones.
     """
-    return _build(_task_of(task), algorithm, hyperparameters_of(preset, hp, hyperparameters))
+    return _build(task_of(task), algorithm, hyperparameters_of(preset, hp, hyperparameters))
 
 
 def train(
@@ -85,7 +85,7 @@ def train(
     KeyboardInterrupt whose attribute `run` is the run so far. A second Ctrl-C raises at once.
     """
     _refuse_seed(hyperparameters)
-    on, values = _task_of(task), hyperparameters_of(preset, hp, hyperparameters, _ARGUMENTS)
+    on, values = task_of(task), hyperparameters_of(preset, hp, hyperparameters, _ARGUMENTS)
     checking.check_own(on)
     budget = presets.get(preset).evaluations if evaluations is None else evaluations
     source = Source(values, budget, preset, on, task, algorithm)
@@ -223,7 +223,11 @@ def _report(
         function(iteration, dict(metrics))
 
 
-def _task_of(task: str | Task | Callable[[], Task]) -> Task:
+def task_of(task: str | Task | Callable[[], Task]) -> Task:
+    """Return the task that an argument `task` names, is, or returns when it is called.
+
+    Raises a ValueError if it is anything else.
+    """
     if isinstance(task, str):
         return tasks.make(task)
     made = task() if callable(task) else task

@@ -157,7 +157,7 @@ class Elites(Sequence[Elite]):
         return f"<{len(self)} elites in {len(self.arrays.fitness)} cells>"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Actor:
     """Actor of the main learner.
 
@@ -221,7 +221,7 @@ class Rollout:
     steps: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class SeedResult:
     """Result of one seed of a run: its archive, actor and metrics."""
 
@@ -246,7 +246,7 @@ class Source:
     """The argument `algorithm` of `train`."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Run(Generic[S]):
     """Result of a training run: archives, actors and metrics of all seeds.
 

@@ -23,7 +23,7 @@ from elites.core.td3 import Losses
 from elites.core.types import Array, Evaluation, Request, Transitions
 from elites.writing import replacing
 
-FORMAT = 1
+FORMAT = 2
 Facts = Mapping[str, str | int]
 
 

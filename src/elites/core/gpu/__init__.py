@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def td3_training(td3: TD3) -> Training | None:
     """Return a function that trains this learner with GPU kernels, or None.
 
-    The function takes (state, batches, noise) and returns the same result as `td3.train_plain`, up
-    to rounding.
+    The function takes the same arguments as `td3.train_plain` and returns the same result, up to
+    rounding.
 
     Returns None when this process has no suitable GPU, when this JAX lacks the Pallas compiler, or
     when the kernels do not support the learner's networks.
