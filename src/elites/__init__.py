@@ -10,7 +10,7 @@ algorithms. JAX is loaded on first use.
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 TYPE_CHECKING = False  # not that of `typing`, whose import would delay the handling of signals
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ def read_arrays(
     """Read an .npz file and return its arrays, keyed by name.
 
     `entries`, if given, maps the name of every array to its shape, type and SHA-256, and the file
-    must match them. Raises `error` if the file is damaged. Sizes are checked before memory is
-    allocated.
+    must match them. Raises `error` if the file is damaged, and an OSError if it cannot be opened.
+    Sizes are checked before memory is allocated.
     """
     try:
         with files.open_file(path, error=error) as file, zipfile.ZipFile(file) as archive:
@@ -38,6 +38,8 @@ def read_arrays(
     except (error, FileNotFoundError, MemoryError):
         raise
     except Exception as problem:  # the formats have many ways to be damaged
+        if files.is_refusal(problem):
+            raise
         raise error(f"{path}: damaged: {problem}") from None
 
 
@@ -65,7 +67,7 @@ def _read_member(
     Raises `error` if they differ or the array is damaged. If `entry` is None, nothing is compared.
     """
     if info.compress_type != zipfile.ZIP_STORED:
-        raise error(f"{path}: {name} is compressed; checkpoints are not")
+        raise error(f"{path}: {name} is compressed; elites writes no such file")
     with archive.open(info) as member:
         try:
             version = np.lib.format.read_magic(member)

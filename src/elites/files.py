@@ -34,8 +34,19 @@ Rows = list[list[str]]
 Error = type[Exception]
 
 
+_REFUSALS = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ESTALE)
+
+
 class RunError(Exception):
     """Something is wrong with a run. The message says what, where, and what to do."""
+
+
+def is_refusal(problem: Exception) -> bool:
+    """Return whether the system refused to open a file, which says nothing about its contents.
+
+    Examples are missing permissions, too many open files, and a stale network file system.
+    """
+    return isinstance(problem, OSError) and problem.errno in _REFUSALS
 
 
 # --------------------------------------------------------------------------------- kind and size
@@ -85,10 +96,7 @@ def _check_kind(path: Path, status: os.stat_result, most: int | None, error: Err
     if not stat.S_ISREG(status.st_mode):
         raise error(f"{path}: not a plain file")
     if most is not None and status.st_size > most:
-        raise error(
-            f"{path}: has {status.st_size / MEGABYTE:,.0f} MB, more than the "
-            f"{most / MEGABYTE:,.0f} MB that such a file may have"
-        )
+        raise error(_too_large(path, status.st_size, most))
 
 
 def read_bytes(
@@ -96,7 +104,18 @@ def read_bytes(
 ) -> bytes:
     """Return the contents of a plain file of at most `most` bytes. See `open_file` for errors."""
     with open_file(path, most, error, follow) as file:
-        return file.read(-1 if most is None else most + 1)
+        data = file.read(-1 if most is None else most + 1)
+    if most is not None and len(data) > most:  # it has grown since it was opened
+        raise error(_too_large(path, len(data), most))
+    return data
+
+
+def _too_large(path: Path, size: int, most: int) -> str:
+    """Return the message that a file of `size` bytes has more than the `most` that are allowed."""
+    return (
+        f"{path}: has {size / MEGABYTE:,.0f} MB, more than the {most / MEGABYTE:,.0f} MB that such "
+        "a file may have"
+    )
 
 
 # -------------------------------------------------------------------------------------- encoding

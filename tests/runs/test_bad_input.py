@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elites.runs import checkpoint
+from elites.runs import checkpoint, recording
+from elites.runs.directory import RunDirectory
 from program import (
     HERE,
     POINT,
@@ -98,6 +99,19 @@ def test_a_loss_that_is_not_finite_stops_training_and_keeps_the_last_good_checkp
     assert str(good) in line
     assert "--hp.critic-learning-rate" in line
     assert contents(path / "checkpoints") == before
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        ("dcg_me", ["--hp.critic-learning-rate", "--hp.actor-learning-rate"]),
+        ("progress_me", ["--hp.progress-learning-rate"]),
+        ("distil", ["--learning-rate"]),
+    ],
+)
+def test_advice_about_a_loss_names_the_options_of_the_algorithm(algorithm, options, tmp_path):
+    advice = recording._last_good(RunDirectory(tmp_path), algorithm)
+    assert [word for word in advice.split() if word.startswith("--")] == options
 
 
 # ------------------------------------------------------------------------------------- bad options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import json
 import os
 import threading
@@ -259,3 +260,20 @@ def test_the_newest_is_read_while_others_come(tmp_path):
     saver.join()
     assert seen
     assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "manifest.json"])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE, errno.ESTALE])
+def test_one_that_cannot_be_opened_is_not_called_damaged(tmp_path, monkeypatch, name, number):
+    """Its contents may be intact: nothing older is used in its place."""
+    save(tmp_path, 1)
+    path, opened = save(tmp_path, 2) / name, os.open
+
+    def refused(file, *arguments, **options):
+        if Path(file) == path:
+            raise OSError(number, os.strerror(number), str(file))
+        return opened(file, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        checkpoint.newest(tmp_path, load, warn=pytest.fail)

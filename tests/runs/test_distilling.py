@@ -87,8 +87,9 @@ def test_bad_input_is_refused_in_a_line(source, distilled, tmp_path):
     assert "--iterations must be" in complaint(run_command("distil", source, "--iterations", 0), 2)
     line = complaint(run_command("train", "point_omni", "distil", "--output", tmp_path / "x"), 2)
     assert "use 'elites distil RUN'" in line
-    line = complaint(run_command("distil", source, "--hidden", 0, "--output", tmp_path / "y"), 2)
-    assert "actor_hidden must be" in line or "--hidden" in line
+    for option in ("--hidden", "--steps", "--learning-rate", "--checkpoint-every"):
+        done = run_command("distil", source, option, 0, "--output", tmp_path / "y")
+        assert f"elites: {option} must be" in complaint(done, 2)
     assert not (tmp_path / "x").exists()
     assert not (tmp_path / "y").exists()
 

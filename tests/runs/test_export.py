@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ def test_the_example_of_the_docs_needs_no_jax(conditioned, tmp_path):
         (("policy.txt",), "must end in .onnx or .safetensors"),
         (("p.onnx", "--actor", "--cell", 3), "choose one of"),
         (("p.onnx", "--cell", 99), "does not exist: there are 32"),
-        (("p.onnx", "--seed", 9), "--seed 9 is not a seed of this run. It has the seeds 0, 1"),
+        (("p.onnx", "--seed", 9), "the run has no seed 9. Its seeds are 0, 1"),
         (("p.onnx", "--descriptor", 1, 2, 3), "2 entries"),
         (("p.onnx", "--checkpoint", 5), "no checkpoint of iteration 5; kept: 8, 9"),
     ],
@@ -128,6 +129,12 @@ def test_bad_choices_are_refused(conditioned, tmp_path, options, words):
     line = complaint(command("export", conditioned, tmp_path / name, *rest), 2)
     assert words in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_cpu_is_used_because_a_gpu_may_be_training(finished, tmp_path):
+    with mock.patch("elites.runs.job.choose_device") as chosen:
+        succeed("export", finished, tmp_path / "policy.safetensors")
+    chosen.assert_called_once_with("cpu")
 
 
 def test_an_algorithm_without_actor_says_so(finished, tmp_path):

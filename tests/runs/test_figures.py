@@ -10,7 +10,7 @@ import pytest
 
 from elites.runs import drawing, figures, snapshots, voronoi
 from elites.runs.directory import RunDirectory
-from program import SMOKE, edit_json, elites, succeed
+from program import SMOKE, complaint, edit_json, elites, succeed
 
 
 def area(polygon: np.ndarray) -> float:
@@ -98,6 +98,19 @@ def test_several_runs_share_a_figure(finished, conditioned, tmp_path):
     assert (tmp_path / "both" / "curves_point_omni.pdf").exists()
 
 
+def test_a_fact_that_a_comparison_needs_is_named(finished, run, tmp_path):
+    edit_json(run / "facts.json", lambda facts: facts.pop("action_size"))
+    line = complaint(elites("plot", finished, run, "--output", tmp_path / "both"), 1)
+    assert f"{run / 'facts.json'}: damaged: 'action_size' is missing" in line
+
+
+def test_an_option_of_the_other_kind_of_figure_is_refused(run, tmp_path):
+    line = complaint(elites("plot", run, "--output", tmp_path / "both"), 2)
+    assert f"--output is for several runs. The figures of one run go to {run / 'figures'}" in line
+    assert "--seed is for one run" in complaint(elites("plot", run, run, "--seed", 1), 2)
+    assert not (tmp_path / "both").exists()
+
+
 @pytest.fixture
 def compare(monkeypatch, tmp_path):
     """`elites plot` of several runs: the labels of each figure's curves, and the warnings."""
@@ -169,7 +182,7 @@ def test_runs_of_one_name_are_told_apart(finished, tmp_path, compare):
 
 def test_a_seed_can_be_chosen_and_must_exist(run):
     succeed("plot", run, "--seed", 0)
-    assert "--seed 7 is not one of this run's: 0, 1" in elites("plot", run, "--seed", 7).stderr
+    assert "the run has no seed 7. Its seeds are 0, 1" in elites("plot", run, "--seed", 7).stderr
 
 
 @pytest.mark.parametrize("size", [1, 3])

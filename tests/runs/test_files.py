@@ -306,6 +306,14 @@ def test_a_link_is_followed_only_where_the_user_named_it(tmp_path):
         files.read_text(tmp_path / "link")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads a file of the Linux kernel")
+def test_a_file_that_is_longer_than_it_was_when_opened_is_not_cut():
+    growing = Path("/proc/self/status")  # whose size is 0, whatever it contains
+    assert b"Name:" in files.read_bytes(growing)
+    with pytest.raises(RunError, match="more than the 0 MB that such a file may have"):
+        files.read_bytes(growing, most=5)
+
+
 def test_devices_and_large_files_are_not_read(tmp_path):
     with pytest.raises(RunError, match="/dev/zero: not a plain file"):
         files.read_text(Path("/dev/zero"))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -285,6 +286,24 @@ def test_tasks_of_elites_have_a_fingerprint_too(finished):
     recorded = json.loads((finished / "facts.json").read_text())["fingerprint"]
     assert set(recorded) == {"task"}
     assert np.array(recorded["task"]["probe"]["descriptor"]).shape == (6, 2, 2)
+
+
+def test_a_change_among_many_constants_shows():
+    def code(table):
+        return fingerprints._code(jax.jit(lambda x: (x * table).sum()), np.float32(1.0))
+
+    many = np.ones(10_000, np.float32)
+    before, changed = code(many), many.copy()
+    changed[4321] = 1.01
+    assert fingerprints._same_code(before, code(many * np.float32(1 + 1e-7)))  # rounding
+    assert not fingerprints._same_code(before, code(changed))
+    sums = np.sum(before["constants"], axis=0)
+    earlier = {**before, "constants": sums.tolist()}  # as an earlier version recorded them
+    assert fingerprints._same_code(earlier, code(many))
+    assert not fingerprints._same_code(earlier, code(2 * many))
+    none = {"digest": "x", "constants": []}
+    assert fingerprints._same_code({"digest": "x", "constants": [0.0, 0.0]}, none)
+    assert fingerprints._same_code(none, none)
 
 
 def fingerprint_elsewhere(name: str, **environ: str) -> dict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import os
 import platform
 import shutil
@@ -86,6 +87,25 @@ def test_evaluate_beside_training_leaves_its_tables_alone(run):
     assert (run / "evaluation_000000009" / "metrics.csv").read_bytes() == before
     assert (run / "evaluation" / "metrics.csv").read_bytes() == before
     assert (run / "run.lock").read_text() == ""
+
+
+def test_a_lock_that_another_process_has_just_removed_locks_nothing(tmp_path, monkeypatch):
+    """The other one made the directory, wrote nothing, and removed both between open and lock."""
+    flock = fcntl.flock
+
+    def late(file, how):
+        (tmp_path / "run" / "run.lock").unlink()
+        flock(file, how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", late)
+        with (
+            pytest.raises(lock.InUseError, match="has just removed its lock"),
+            lock.locked(tmp_path / "run"),
+        ):
+            pytest.fail("locked")
+    with lock.locked(tmp_path / "run"):
+        pass
 
 
 def test_two_that_write_one_file_do_not_meet(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import platform
 import subprocess
 import sys
 
@@ -122,6 +123,19 @@ def test_an_error_leaves_nothing_behind(small, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         small.save(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_killed_processes_left_does_not_matter(small, tmp_path):
+    """An empty lock in the directory, and a folder beside it in which a run was written."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = tmp_path / f".saving-{platform.node()}-{ended.pid}-abc"
+    for folder in (left / "run", tmp_path / "run"):
+        folder.mkdir(parents=True)
+    (tmp_path / "run" / "run.lock").write_text("")
+    small.save(tmp_path / "run")
+    assert elites.load(tmp_path / "run").seeds == small.seeds
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_the_kernels_that_the_compiler_chose_are_kept(small, tmp_path):

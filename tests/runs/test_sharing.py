@@ -120,6 +120,22 @@ def test_a_run_can_be_unpacked_into_the_folder_one_is_in(finished, tmp_path, mon
     assert "holds a run already" in complaint(elites("unpack", packed, "--output", "."), 2)
 
 
+def test_the_folder_one_is_in_can_be_packed(run, monkeypatch):
+    monkeypatch.chdir(run)
+    assert str(run.with_name("run.zip")) in succeed("pack", ".").stdout
+    assert run.with_name("run.zip").is_file()
+
+
+def test_a_file_is_no_directory_for_a_run(finished, tmp_path):
+    file = tmp_path / "packed"
+    succeed("pack", finished, "--output", file)
+    before = contents(tmp_path)
+    for command in (("unpack", file), ("train", *POINT, "--output", file)):
+        line = complaint(elites(*command), 2)
+        assert f"{file} exists already, and is not a directory. Choose another --output" in line
+    assert contents(tmp_path) == before
+
+
 def test_of_two_that_unpack_at_once_one_wins(finished, tmp_path):
     from elites.runs import sharing
 

@@ -140,6 +140,7 @@ def search(box: Path) -> None:
 
 
 INFO, PLOT = _command("info", "BOX/run"), _command("plot", "BOX/run")
+COMPARE = _command("plot", "BOX/run", f"BOX/{IN_STUDY}", "--output", "BOX/both")
 PACK, RESUME = _command("pack", "BOX/run"), _command("resume", "BOX/run")
 EXPORT = _command("export", "BOX/run", "BOX/policy.safetensors")
 UNPACK = _command("unpack", "BOX/packed.zip", "--output", "BOX/unpacked")
@@ -150,7 +151,7 @@ GO_ON = _command("study", "BOX/plan.toml", "--output", "BOX/study")
 
 # The commands of a file. Those that take long are drawn less often.
 _OF_RUN = {INFO: 20, page: 20, load: 20, player: 10, RESUME: 20, PACK: 3, PLOT: 1, EXPORT: 1}
-_DRAWN = {**_OF_RUN, PLOT: 5}
+_DRAWN = {**_OF_RUN, PLOT: 5, COMPARE: 5}
 _OF_STUDY = {collected: 30, GO_ON: 15, REPORT: 1}
 FILES: dict[str, dict[Callable[[Path], str | None], int]] = {
     "run/config.json": _OF_RUN,

@@ -15,6 +15,8 @@ FACTS = {
     "iterations": ITERATIONS,
     "descriptor": "final position",
     "episode_length": 10,
+    "observation_size": 3,
+    "action_size": 2,
     "deterministic": True,
     "actor_conditioned": False,
     "origins": ["initial", "ga"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import socket
@@ -366,6 +367,22 @@ def test_a_task_that_has_changed_is_not_served(tmp_path):
     for command in (("view", path, "--no-browser"), ("evaluate", path)):
         line = complaint(elites(*command, "--trust-task", apart=True), 2)
         assert "episode_length was 9, is 8" in line
+
+
+@pytest.mark.parametrize("kind", [TypeError, KeyError, RuntimeError])
+def test_an_error_of_the_task_is_told_as_such(run, kind):
+    """It is no damage of a file, and the thread that compiles first prints nothing about it."""
+
+    def step(state, action):
+        raise kind("wheels")
+
+    player = Player(RunDirectory(run))
+    player.task = dataclasses.replace(player.task, step=step)
+    player.compile()
+    expected = f"the rollout failed: {kind.__name__}.*wheels.*, line "
+    with pytest.raises(RunError, match=expected) as told:
+        player.request(player.newest, 0, [0.0, 0.0])
+    assert __file__ in str(told.value)
 
 
 def test_another_run_in_its_place_is_noticed(run, tmp_path):

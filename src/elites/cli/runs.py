@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -46,7 +47,7 @@ def plot(
         tyro.conf.Positional,
         tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)"),
     ],
-    output: Path = Path("comparison"),
+    output: Annotated[Path | None, shown("PATH", "comparison")] = None,
     seed: Annotated[int | None, shown("INT", "the one with the highest QD-score")] = None,
 ) -> None:
     """Draw the figures of a run, or the learning curves of several runs in one figure.
@@ -54,17 +55,23 @@ def plot(
     Args:
         runs: Run directories. The figures of a single run go to its own directory.
         output: Directory for the figures of several runs.
-        seed: Seed whose archive is drawn.
+        seed: Seed whose archive is drawn. For a single run.
     """
     if not runs:
         raise ValueError("name a run directory to draw. See 'elites plot --help'")
+    if len(runs) == 1 and output is not None:
+        raise ValueError(
+            f"--output is for several runs. The figures of one run go to {runs[0] / 'figures'}"
+        )
+    if len(runs) > 1 and seed is not None:
+        raise ValueError("--seed is for one run. The figures of several runs show all seeds")
     found = [directories.existing(run) for run in runs]
     from elites.runs import figures
 
     if len(found) == 1:
         drawn = figures.draw_run(found[0], seed)
     else:
-        drawn = figures.draw_comparison(found, output)
+        drawn = figures.draw_comparison(found, output or Path("comparison"))
     for path in drawn:
         print(f"{path}  (and .pdf)")
 
@@ -102,8 +109,9 @@ def export(
     formats.check(output)
     trusted_config(directory, trust_task)
     from elites.runs import export as exporting
-    from elites.runs import saved
+    from elites.runs import job, saved
 
+    job.choose_device("cpu")  # a GPU may be training
     results, iteration = saved.load_checkpoint(directory, checkpoint)
     policy, information = exporting.choose(results, actor, cell, descriptor, seed)
     error = exporting.export(policy, output, {**information, "iteration": iteration})
@@ -135,15 +143,16 @@ def pack(
     """
     from elites.runs import sharing
 
-    target = output or run.with_name(f"{run.name}.zip")
-    size = sharing.pack(directories.existing(run), target, training_state)
+    directory, named = directories.existing(run), _named(run)
+    target = output or named.with_name(f"{named.name}.zip")
+    size = sharing.pack(directory, target, training_state)
     print(f"{target}: {amount(size)}")
 
 
 def unpack(
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
     output: Annotated[Path | None, shown("PATH", "the file's name without .zip")] = None,
-    max_size: float = 1.0,
+    max_size: float = directories.MAX_UNPACKED,
 ) -> None:
     """Create a run directory from a zip file written by 'elites pack'.
 
@@ -154,6 +163,11 @@ def unpack(
     """
     from elites.runs import sharing
 
-    target = output or file.with_suffix("")
+    target = output or _named(file).with_suffix("")
     sharing.unpack(file, target, max_size)
     print(f"{target}: see '{program()} info {quoted(target)}'")
+
+
+def _named(path: Path) -> Path:
+    """Return a path that ends with a name: paths such as "." and ".." become absolute."""
+    return path if path.name not in ("", "..") else Path(os.path.abspath(path))

@@ -123,19 +123,34 @@ def distil(
     if iterations < 1:
         raise ValueError(f"--iterations must be at least 1, got {iterations}")
     source = run.resolve()
-    config = dataclasses.replace(
-        trusted_config(directories.existing(run), trust_task).for_distillation(
-            str(source),
-            iterations,
-            distil_steps=steps,
-            distil_learning_rate=learning_rate,
-            actor_hidden=hidden,
-        ),
-        checkpoint_every=checkpoint_every,
-        reevaluate_every=reevaluate_every,
-        device=device,
-    )
+    trained = trusted_config(directories.existing(run), trust_task)
+    try:
+        config = dataclasses.replace(
+            trained.for_distillation(
+                str(source),
+                iterations,
+                distil_steps=steps,
+                distil_learning_rate=learning_rate,
+                actor_hidden=hidden,
+            ),
+            checkpoint_every=checkpoint_every,
+            reevaluate_every=reevaluate_every,
+            device=device,
+        )
+    except ValueError as error:
+        name, _, rest = str(error).partition(" ")
+        raise ValueError(f"{_DISTIL_OPTIONS.get(name, name)} {rest}") from None
     return _train(config, output or source.with_name(f"{source.name}-distilled"), resume)
+
+
+_DISTIL_OPTIONS = {
+    "distil_steps": "--steps",
+    "distil_learning_rate": "--learning-rate",
+    "actor_hidden": "--hidden",
+    "checkpoint_every": "--checkpoint-every",
+    "reevaluate_every": "--reevaluate-every",
+}
+"""Options of `distil`, keyed by the fields of the configuration that they set."""
 
 
 def demo(output: Path = Path("demo")) -> int:

@@ -45,9 +45,8 @@ class CheckpointError(RunError):
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read from disk: its path, iteration, saved information and arrays."""
+    """A checkpoint that was read from disk: its iteration, saved information and arrays."""
 
-    path: Path
     iteration: int
     information: dict[str, Any]
     """Values that the run saved with the arrays, such as its configuration and training time."""
@@ -209,7 +208,8 @@ def newest(
     """Return the newest checkpoint in `directory` that the function `read` can read.
 
     Calls `warn` for each damaged checkpoint and tries the one before. Returns None if there are no
-    checkpoints. Raises a CheckpointError if all of them are damaged.
+    checkpoints. Raises a CheckpointError if all of them are damaged, and an OSError if the system
+    refuses to open one, because that one may be intact.
     """
     paths = complete(directory)
     for path in reversed(paths):
@@ -256,7 +256,7 @@ def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Ch
         found |= read_arrays(path / name, manifest["arrays"][name])
     for name in narrow:
         found[name] = np.stack([found[name], np.zeros_like(found[name])], axis=-1)
-    return Checkpoint(path, manifest["iteration"], manifest["information"], found)
+    return Checkpoint(manifest["iteration"], manifest["information"], found)
 
 
 def _is_narrow(name: str, listed: Mapping[str, Any], expected: Shapes) -> bool:
@@ -272,7 +272,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """Read `manifest.json` of the checkpoint at a path and return its contents.
 
     Checks everything that does not need the arrays: format, fields, checksum and iteration. Raises
-    a CheckpointError if the manifest is missing or damaged.
+    a CheckpointError if the manifest is missing or damaged, and an OSError if the system refuses to
+    open it.
     """
     file = path / _MANIFEST
     try:
@@ -280,6 +281,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(f"{path}: not a checkpoint, it has no {_MANIFEST}") from None
     except OSError as error:
+        if files.is_refusal(error):
+            raise
         raise CheckpointError(f"{file}: {error.strerror}") from None
     version = manifest["format"]
     if version != FORMAT:

@@ -259,6 +259,17 @@ def differences(saved: Config, asked: Config) -> list[str]:
     ]
 
 
+def seed_index(seeds: Sequence[int], seed: int) -> int:
+    """Return the position of `seed` among the seeds of a run.
+
+    Raises a ValueError that lists the seeds if it is not one of them.
+    """
+    if seed not in seeds:
+        known = ", ".join(map(str, seeds))
+        raise ValueError(f"the run has no seed {seed}. Its seeds are {known}")
+    return seeds.index(seed)
+
+
 # -------------------------------------------------------------------------------------- presets
 
 

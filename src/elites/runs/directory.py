@@ -48,6 +48,7 @@ CONFIG, FACTS, ENVIRONMENT = "config.json", "facts.json", "environment.json"
 METRICS, REEVALUATIONS = "metrics.csv", "reevaluations.csv"
 LOCK, SUMMARY = "run.lock", "summary.md"
 OLD_NAMES = {FACTS: "resolved.json", REEVALUATIONS: "reach.csv"}  # in runs of version 0.1.0
+MAX_UNPACKED = 1.0  # default limit for the size of a run that is unpacked, in gigabytes
 LONGEST_TEXT = 1000  # of a task or an algorithm, when it is shown
 _FILES = (
     CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, *OLD_NAMES.values()
@@ -170,13 +171,16 @@ def refuse_links(path: Path, layout: str = LAYOUT, kind: str = "run") -> None:
 def refuse_existing(path: Path, choose: str = "another --output") -> None:
     """Raise a ValueError if the directory at a path already holds a run or other files.
 
-    `choose` completes the advice in the message: "Choose another --output".
+    Also raises one if the path is a file. `choose` completes the advice in the message: "Choose
+    another --output".
     """
     if RunDirectory(path).exists():
         raise ValueError(
             f"{path} holds a run already. Continue it with 'elites resume {quoted(path)}', or "
             f"choose {choose}"
         )
+    if os.path.lexists(path) and not path.is_dir():
+        raise ValueError(f"{path} exists already, and is not a directory. Choose {choose}")
     if path.is_dir() and any(not _is_ours(entry.name) for entry in path.iterdir()):
         raise ValueError(f"{path} is not empty and not a run. Choose {choose}")
 
@@ -238,6 +242,8 @@ _FACTS = {
     "algorithm": str,
     "iterations": int,
     "episode_length": int,
+    "observation_size": int,
+    "action_size": int,
     "deterministic": bool,
     "descriptor": str,
     "descriptor_low": ListOf((int, float)),
@@ -248,8 +254,6 @@ _FACTS = {
 _OPTIONAL_FACTS = {
     "initial_evaluations": int,
     "evaluations_per_iteration": int,
-    "observation_size": int,
-    "action_size": int,
     "policy_layers": ListOf(int),
     "policy_parameters": int,
 }

@@ -18,6 +18,7 @@ import numpy as np
 
 from elites.core import networks
 from elites.runs import formats
+from elites.runs.config import seed_index
 from elites.runs.directory import RunError, replacing
 from elites.runs.formats import Network
 from elites.training import Actor, Elite, Run
@@ -35,12 +36,7 @@ def choose(
     these is requested, it is the fittest elite. If `seed` is None, the seed with the highest
     QD-score is used.
     """
-    if seed is not None and seed not in run.seeds:
-        raise ValueError(
-            f"--seed {seed} is not a seed of this run. It has the seeds "
-            f"{', '.join(map(str, run.seeds))}"
-        )
-    index = run.best if seed is None else run.seeds.index(seed)
+    index = run.best if seed is None else seed_index(run.seeds, seed)
     result, problem = run.seed(index), run.algorithm.problem
     information: dict[str, Any] = {
         "task": problem.name,

@@ -22,6 +22,7 @@ from matplotlib.lines import Line2D
 from elites.output import warn
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
+from elites.runs.config import seed_index
 from elites.runs.directory import RunDirectory, RunError
 from elites.runs.drawing import (
     COLOURS,
@@ -59,7 +60,7 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
         snapshot, index = snapshots.newest(run), 0
         if snapshot is not None:
             seeds = list(run.config().seed_numbers)
-            index = snapshots.best_seed(snapshot) if seed is None else _index(seeds, seed)
+            index = snapshots.best_seed(snapshot) if seed is None else seed_index(seeds, seed)
             drawn.append(_save(_archive_figure(facts, snapshot, index, seeds), run, "archive"))
             # An evaluation of another iteration belongs to another archive.
             current = evaluation.has_tables(run, int(snapshot["iteration"]))
@@ -175,13 +176,6 @@ def _labels(task: str, entries: Sequence[_Drawn]) -> list[str]:
 def _subject(facts: Mapping[str, Any]) -> str:
     """Return the title of a figure of one run: the names of its algorithm and its task."""
     return f"{short(facts['algorithm'])} on {short(facts['task'])}"
-
-
-def _index(seeds: Sequence[int], seed: int) -> int:
-    """Return the position of `seed` in `seeds`. Raises a ValueError if it is not among them."""
-    if seed not in seeds:
-        raise ValueError(f"--seed {seed} is not one of this run's: {', '.join(map(str, seeds))}")
-    return seeds.index(seed)
 
 
 def _save(figure, where: RunDirectory | Path, name: str) -> Path:

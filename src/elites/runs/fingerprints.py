@@ -37,9 +37,11 @@ TOLERANCE = 2e-3  # between ranges of a series of the probe, as a share of its l
 _NARROW = 1e-2  # width of ranges that do not depend on rounding, as a share of the same
 _REPEATS = 8  # of the probe
 _PERTURBATION = 1e-6  # of the numbers of a state, relative and absolute
-_CONSTANTS_TOLERANCE = 1e-6  # as a share of their sum
+_CONSTANTS_TOLERANCE = 1e-6  # between sums of a block of constants, as a share of the sum
+_BLOCK = 64  # constants in a block, unless that makes more than _MOST_BLOCKS
+_MOST_BLOCKS = 256
 
-Code = dict[str, Any]  # {"digest": ..., "constants": [two numbers]}
+Code = dict[str, Any]  # {"digest": ..., "constants": [blocks][two numbers]}
 Probe = dict[str, Any]  # {"reward": ..., "descriptor": ..., "observation": [STEPS][numbers][2]}
 
 
@@ -135,9 +137,13 @@ def _code_changes(before: Mapping[str, Any], now: Mapping[str, Code]) -> list[st
 def _same_code(before: Any, now: Code) -> bool:
     """Return whether two functions have equal digests and, within a tolerance, equal constants."""
     try:
-        first, second = np.array(before["constants"]), np.array(now["constants"])
-        close = np.abs(first - second) <= _CONSTANTS_TOLERANCE * (1 + second[0])
-        return before["digest"] == now["digest"] and bool(close.all())
+        first, second = np.array(before["constants"]), np.array(now["constants"]).reshape(-1, 2)
+        if first.shape == (2,):  # an earlier version recorded the sums of all constants
+            second = second.sum(axis=0)
+        if before["digest"] != now["digest"] or first.size != second.size:
+            return False
+        close = np.abs(first.reshape(second.shape) - second)
+        return bool((close <= _CONSTANTS_TOLERANCE * (1 + second[..., :1])).all())
     except (TypeError, KeyError, ValueError):
         return False
 
@@ -392,18 +398,29 @@ def _rounded(text: str) -> str:
     return re.sub(r"-?\d+\.\d+(e[+-]?\d+)?", lambda found: f"{float(found[0]):.6g}", text)
 
 
-def _summary(constants: Iterable[Any]) -> list[float]:
-    """Return two sums over all constants. A change of any constant changes at least one of them.
+def _summary(constants: Iterable[Any]) -> list[list[float]]:
+    """Return two sums for each block of constants, in the order in which they occur.
 
-    They are compared with a tolerance, because another machine may round differently.
+    The sums are compared with a tolerance, because another machine may round differently. A change
+    of one constant shows if it exceeds this tolerance, which is relative to the constant's block
+    alone. A block has `_BLOCK` constants, or more if there are more than 16,384 of them.
     """
-    total, weighted, count = 0.0, 0.0, 0
-    for constant in constants:
-        if jnp.issubdtype(constant.dtype, jax.dtypes.prng_key):
-            constant = jax.random.key_data(constant)
-        values = np.nan_to_num(np.asarray(constant).astype(np.float64).reshape(-1))
+    arrays = [_plain(constant) for constant in constants]
+    total = sum(array.size for array in arrays)
+    size = max(_BLOCK, -(-total // _MOST_BLOCKS))
+    sums, count = np.zeros((2, -(-total // size))), 0
+    for array in arrays:
+        values = np.nan_to_num(array.astype(np.float64).reshape(-1))
         values = np.sign(values) * np.log1p(np.abs(values))  # so that no large one hides the others
-        total += float(np.abs(values).sum())
-        weighted += float(values @ np.cos(1.0 + count + np.arange(len(values))))
+        places = count + np.arange(len(values))
+        for row, added in zip(sums, (np.abs(values), values * np.cos(1.0 + places)), strict=True):
+            row += np.bincount(places // size, added, minlength=len(row))
         count += len(values)
-    return [float(f"{total:.9g}"), float(f"{weighted:.9g}")]
+    return [[float(f"{number:.9g}") for number in pair] for pair in sums.T]
+
+
+def _plain(constant: Any) -> np.ndarray:
+    """Return a constant as a NumPy array. A random key becomes its numbers."""
+    if jnp.issubdtype(constant.dtype, jax.dtypes.prng_key):
+        constant = jax.random.key_data(constant)
+    return np.asarray(constant)

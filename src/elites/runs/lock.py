@@ -42,6 +42,8 @@ def locked(path: Path) -> Iterator[str | None]:
             raise InUseError(
                 f"{path} is in use by {_text(file) or 'another process'}. Wait for it, or end it"
             ) from None
+        if not _is_at(file, path / LOCK):
+            raise InUseError(f"{path}: another process has just removed its lock. Try again")
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         try:
             with path_in_errors(path / LOCK):
@@ -58,6 +60,14 @@ def locked(path: Path) -> Iterator[str | None]:
                 for directory in made:
                     with contextlib.suppress(OSError):
                         directory.rmdir()
+
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    """Return whether an open file is the one at a path now. Another process may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _text(file: IO[bytes]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from elites.core import catalogue
 from elites.core.algorithm import Metrics
 from elites.core.reevaluation import Reevaluation
 from elites.output import warn
@@ -25,7 +26,7 @@ from elites.runs.directory import METRICS, REEVALUATIONS, RunDirectory, RunError
 from elites.runs.job import Job
 from elites.runs.logs import Events, Table, read_table
 from elites.training import named
-from elites.training.progress import Progress
+from elites.training.display import Display
 from elites.words import one_line
 
 REEVALUATION_COLUMNS = (
@@ -51,7 +52,7 @@ class Recorder:
         config: Config,
         job: Job,
         last: Checkpoint | None,
-        progress: Progress,
+        progress: Display,
     ):
         """Start to record a session. `last` is the checkpoint that it continues from, if any."""
         self._run, self._config, self._job, self._progress = run, config, job, progress
@@ -86,7 +87,7 @@ class Recorder:
         self._pending = None
         if complaint := _not_finite(iteration, metrics, self._config):
             self._saver.wait()
-            raise RunError(f"{complaint} {_last_good(self._run)}")
+            raise RunError(f"{complaint} {_last_good(self._run, self._config.algorithm)}")
         self._logs.iteration(iteration, metrics, self.seconds())
         self._progress.update(
             iteration,
@@ -153,13 +154,20 @@ def _not_finite(number: int, metrics: Mapping[str, np.ndarray], config: Config) 
     return None
 
 
-def _last_good(run: RunDirectory) -> str:
+_RATES = {
+    "progress_me": "--hp.progress-learning-rate",
+    catalogue.DISTIL: "--learning-rate",  # of 'elites distil'
+}
+_OTHER_RATES = "--hp.critic-learning-rate or --hp.actor-learning-rate"
+
+
+def _last_good(run: RunDirectory, algorithm: str) -> str:
     """Return advice for a run whose loss diverged: its last checkpoint, and options to lower."""
     good = checkpoints.complete(run.checkpoints)
     kept = f"The last good checkpoint is {good[-1]}" if good else "No checkpoint was saved yet"
     return (
         f"{kept}. The same numbers would fail again: start anew with a lower "
-        "--hp.critic-learning-rate or --hp.actor-learning-rate"
+        f"{_RATES.get(algorithm, _OTHER_RATES)}"
     )
 
 

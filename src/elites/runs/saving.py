@@ -24,6 +24,7 @@ from elites.runs.checkpoint import WEIGHTS
 from elites.runs.config import Config
 from elites.runs.directory import CONFIG, FACTS, RunDirectory
 from elites.runs.job import Job
+from elites.runs.placing import placing
 from elites.runs.recording import Logs
 from elites.training import Run, builders
 from elites.training.results import Source
@@ -43,24 +44,13 @@ def save(
     """
     path = Path(directory)
     directories.refuse_existing(path, "another directory")
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"{path} exists already, and is not a directory")
     if run.source is None or run.state is None:
         raise ValueError(
             "this run was loaded, without its training state: copy its directory instead of saving"
         )
     job, config = _rebuilt(run, run.source, task, algorithm)
-    # Written beside its place and then renamed: it is there whole or not at all.
-    temporary = path.with_name(f".{path.name}.saving-{directories.this_process()}")
-    try:
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        _write(run, config, job, RunDirectory(temporary))
-        if path.exists():
-            path.rmdir()
-        temporary.rename(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with placing(path, ".saving-", "another directory") as folder:
+        _write(run, config, job, RunDirectory(folder))
     trust.record(config.task, config.algorithm)  # this process has run their files
     return path
 

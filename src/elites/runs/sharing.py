@@ -7,12 +7,10 @@ bytes than allowed. A refused file leaves nothing behind on the disk.
 from __future__ import annotations
 
 import lzma
-import os
 import re
 import shutil
 import stat
 import struct
-import tempfile
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
@@ -22,7 +20,7 @@ from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs import lock
 from elites.runs.directory import RunDirectory, RunError, path_in_errors
-from elites.writing import sweep_folders
+from elites.runs.placing import placing
 
 # The files of a run. No other file is packed or unpacked, and no code.
 _LAYOUT = re.compile(
@@ -31,14 +29,11 @@ _LAYOUT = re.compile(
     r"|checkpoints/\d{9}/(weights\.npz|state\.npz|manifest\.json)|snapshots/\d{9}\.npz"
     r"|evaluation(_\d{9})?/(metrics|cells)\.csv|figures/[a-z_]+\.(png|pdf)|kernels/[\w.-]+"
 )
-MAX_SIZE = 1.0
-"""Default limit for the unpacked size of a run, in gigabytes."""
 _DAMAGE = (
     zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OverflowError, zlib.error,
     struct.error, UnicodeDecodeError, lzma.LZMAError,
 )  # fmt: skip
 """Exceptions that the module zipfile raises for a damaged file."""
-_PREFIX = ".unpacking-"  # of the names of temporary directories
 _MAX_RATIO = 20  # a run of any size may unpack to this many times the size of its zip
 
 
@@ -69,7 +64,7 @@ def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
     return output.stat().st_size
 
 
-def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirectory:
+def unpack(source: Path, output: Path, max_size: float = directories.MAX_UNPACKED) -> RunDirectory:
     """Unpack the zip file `source` into the directory `output` and return the run directory.
 
     `max_size` limits the unpacked size, in gigabytes. On failure, no files are left behind.
@@ -79,30 +74,25 @@ def unpack(source: Path, output: Path, max_size: float = MAX_SIZE) -> RunDirecto
         raise ValueError(f"{source}: no such file")
     if not max_size > 0:
         raise ValueError(f"--max-size must be above 0, got {max_size:g}")
-    parent = Path(os.path.abspath(output)).parent
-    parent.mkdir(parents=True, exist_ok=True)
-    # Each process has its own directory, because two may unpack at the same time.
-    sweep_folders(parent, _PREFIX)
-    prefix = f"{_PREFIX}{directories.this_process()}-"
-    temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
-        with files.open_file(source, follow=True) as opened, zipfile.ZipFile(opened) as file:
+        with (
+            placing(output, ".unpacking-") as folder,
+            files.open_file(source, follow=True) as opened,
+            zipfile.ZipFile(opened) as file,
+        ):
             members = [info for info in file.infolist() if not info.is_dir()]
             _refuse_unsafe(source, members)
-            _refuse_large(source, members, max_size, parent)
+            _refuse_large(source, members, max_size, folder)
             for info in members:
-                _extract(source, file, info, temporary / PurePosixPath(info.filename))
-        if not RunDirectory(temporary).exists():
-            raise RunError(f"{source}: not a run, it has no {directories.CONFIG}")
-        RunDirectory(temporary).config()
-        last = checkpoints.complete(temporary / "checkpoints")
-        if last:
-            (temporary / "checkpoints" / "last").symlink_to(last[-1].name)
-        _put_in_place(temporary, output)
+                _extract(source, file, info, folder / PurePosixPath(info.filename))
+            run = RunDirectory(folder)
+            if not run.exists():
+                raise RunError(f"{source}: not a run, it has no {directories.CONFIG}")
+            run.config()
+            if last := checkpoints.complete(run.checkpoints):
+                (run.checkpoints / "last").symlink_to(last[-1].name)
     except _DAMAGE as error:
         raise RunError(f"{source}: not a zip file that can be read: {error}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return RunDirectory(output)
 
 
@@ -121,45 +111,13 @@ def _extract(source: Path, file: zipfile.ZipFile, info: zipfile.ZipInfo, target:
             outside.write(block)
 
 
-def _put_in_place(temporary: Path, output: Path) -> None:
-    """Move an unpacked run to the directory `output`, which must be empty or not exist."""
-    if not output.exists():
-        temporary.chmod(0o777 & ~_umask())
-        try:
-            temporary.rename(output)
-            return
-        except OSError:
-            if not output.exists():
-                raise
-    with lock.locked(output):
-        directories.refuse_existing(output)  # another process may have unpacked there meanwhile
-        # The configuration makes a directory a run, so it comes last.
-        entries = sorted(temporary.iterdir(), key=lambda p: p.name == directories.CONFIG)
-        moved: list[Path] = []
-        try:
-            for entry in entries:
-                entry.rename(output / entry.name)
-                moved.append(entry)
-        except BaseException:
-            for entry in moved:
-                (output / entry.name).rename(entry)
-            raise
-
-
-def _umask() -> int:
-    """Return the umask of this process: the permissions that new files do not get."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def _refuse_large(
-    source: Path, members: list[zipfile.ZipInfo], max_size: float, parent: Path
+    source: Path, members: list[zipfile.ZipInfo], max_size: float, folder: Path
 ) -> None:
     """Raise a RunError if a zip file would unpack to more bytes than allowed.
 
     Also refuses one for which the disk has too little space. `max_size` is in gigabytes, and
-    `parent` is the folder to unpack in.
+    `folder` is the folder to unpack in.
     """
     total = sum(info.file_size for info in members)
     allowed = max(max_size * 1e9, _MAX_RATIO * source.stat().st_size)
@@ -168,9 +126,9 @@ def _refuse_large(
             f"{source}: refused, {source.stat().st_size / 1e6:,.1f} MB would unpack to "
             f"{total / 1e9:,.2f} GB. If you trust it, allow that with --max-size {total / 1e9:.2f}"
         )
-    if total > (free := shutil.disk_usage(parent).free):
+    if total > (free := shutil.disk_usage(folder).free):
         raise RunError(
-            f"{source}: needs {total / 1e9:,.2f} GB, but {parent} has {free / 1e9:,.2f} GB free"
+            f"{source}: needs {total / 1e9:,.2f} GB, but its disk has {free / 1e9:,.2f} GB free"
         )
 
 

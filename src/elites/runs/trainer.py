@@ -40,7 +40,7 @@ from elites.runs.recording import Recorder
 from elites.runs.signals import Signals
 from elites.runs.unchanged import Comparison
 from elites.training import iteration_keys, seed_keys
-from elites.training.progress import Progress
+from elites.training.display import Display
 from elites.trust import UntrustedError
 from elites.words import amount, counted, duration, in_markdown, quoted
 
@@ -88,7 +88,7 @@ def train(
             warn(note)
         _prepare_directory(run, config, job, compared)
         if fresh and (note := _note_on_length(config, job)):
-            Progress(job.total).say(note)
+            Display(job.total).say(note)
     try:
         with memory_errors_explained():
             return _loop(run, config, job, last, signals)
@@ -143,7 +143,7 @@ def _loop(
     Continues from the checkpoint `last`, or starts a new run if it is None.
     """
     iteration = last.iteration if last else 0
-    progress = Progress(job.total, iteration)
+    progress = Display(job.total, iteration)
     progress.say(_opening(run, config, job, iteration))
     keys = seed_keys(config.seed_numbers)
     state = _compile_and_start(config, job, last, keys, progress)
@@ -187,7 +187,7 @@ def _refuse_empty(run: RunDirectory, config: Config, state: Any) -> None:
 
 
 def _compile_and_start(
-    config: Config, job: Job, last: Checkpoint | None, keys: jax.Array, progress: Progress
+    config: Config, job: Job, last: Checkpoint | None, keys: jax.Array, progress: Display
 ) -> Any:
     """Compile the training iteration and return the training state to start from.
 

@@ -24,7 +24,7 @@ from elites.tasks import checking
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training.builders import Builder, build_algorithm, hyperparameters_of
-from elites.training.progress import Progress, can_overwrite
+from elites.training.display import Display, can_overwrite
 from elites.training.results import Run, Source, named
 from elites.training.seeds import Batched, iteration_keys, seed_keys
 from elites.training.stopping import Interrupts, StopTraining, TrainingInterrupted
@@ -169,13 +169,13 @@ def _kernels() -> Path | None:
 
 
 @contextlib.contextmanager
-def _display(progress: bool | Callback | None, total: int) -> Iterator[Progress | None]:
+def _display(progress: bool | Callback | None, total: int) -> Iterator[Display | None]:
     """Return a context manager that yields the progress display, or None if it is not wanted.
 
     `total` is the number of iterations.
     """
     wanted = can_overwrite(sys.stderr) if progress is None and sys.stderr else progress is True
-    display = Progress(total) if wanted else None
+    display = Display(total) if wanted else None
     try:
         yield display
     finally:
@@ -205,7 +205,7 @@ def _callbacks(
 def _report(
     iteration: int,
     metrics: dict[str, np.ndarray],
-    display: Progress | None,
+    display: Display | None,
     callbacks: Sequence[Callback],
 ) -> None:
     """Show an iteration's metrics on the display, if there is one, and call the callbacks.

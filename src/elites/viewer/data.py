@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from elites.runs import checkpoint as checkpoints
+from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import environment, evaluation, gaps, logs, snapshots
 from elites.runs.checkpoint import WEIGHTS
@@ -260,12 +261,11 @@ def seed_index(run: RunDirectory, seed: int) -> int:
 
     Raises a NotFoundError if the run does not have that seed.
     """
-    seeds = list(run.config().seed_numbers)
-    if seed not in seeds:
-        raise NotFoundError(
-            f"the run has no seed {seed}. Its seeds are {', '.join(map(str, seeds))}"
-        )
-    return seeds.index(seed)
+    seeds = run.config().seed_numbers
+    try:
+        return configs.seed_index(seeds, seed)
+    except ValueError as error:
+        raise NotFoundError(str(error)) from None
 
 
 def _snapshot(run: RunDirectory, iteration: int) -> dict[str, np.ndarray]:

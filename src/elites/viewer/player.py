@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from elites import references
 from elites.core import networks
 from elites.runs import checkpoint as checkpoints
 from elites.runs import saved
@@ -91,13 +92,27 @@ class Player:
         }
 
     def compile(self) -> None:
-        """Compile the rollouts of elites and actor, so that the first click is answered quickly."""
-        with self._rollout_lock:
+        """Compile the rollouts of elites and actor, so that the first click is answered quickly.
+
+        If the rollouts fail, nothing is raised here. The first click reports the error.
+        """
+        with self._rollout_lock, contextlib.suppress(RunError):
             result = next(iter(self._loaded.values())).seed(0)
             network = result.archive.algorithm.policy
             descriptor = np.array(self.task.descriptor_low, np.float32)
             zero = RecordingRequest(network, np.zeros(network.size, np.float32), descriptor)
-            record(self.task, zero, _actor(result, descriptor))
+            self._record(zero, _actor(result, descriptor))
+
+    def _record(self, *requests: RecordingRequest | None) -> list[dict[str, Any] | None]:
+        """Return recordings of at most two policies, one for each request. See `record`.
+
+        Raises a RunError if the rollout fails. The message names the line of the user's code, if
+        the task is the user's own.
+        """
+        try:
+            return record(self.task, *requests)
+        except Exception as error:
+            raise RunError(f"the rollout failed: {references.described(error)}") from error
 
     @contextlib.contextmanager
     def _rollout(self, page: str, count: int) -> Iterator[None]:
@@ -139,7 +154,7 @@ class Player:
             policy = RecordingRequest(
                 result.archive.algorithm.policy, stored.policies[cell], descriptor
             )
-            elite, actor = record(self.task, policy, _actor(result, descriptor))
+            elite, actor = self._record(policy, _actor(result, descriptor))
             return {"elite": {**(elite or {}), **_stored(result.archive, cell)}, "actor": actor}
 
     def request(
@@ -159,10 +174,10 @@ class Player:
                     f"{result.archive.algorithm.name} trains no policy that takes a descriptor"
                 )
             if not len(result.archive):
-                return {"elite": None, "actor": record(self.task, policy)[0]}
+                return {"elite": None, "actor": self._record(policy)[0]}
             nearest = result.archive.nearest(requested)
-            elite, actor = record(
-                self.task, RecordingRequest(nearest.network, nearest.policy, requested), policy
+            elite, actor = self._record(
+                RecordingRequest(nearest.network, nearest.policy, requested), policy
             )
             stored = _stored(result.archive, nearest.cell)
             return {"elite": {**(elite or {}), **stored}, "actor": actor}

@@ -22,7 +22,7 @@ _FIELDS = ("count", "left", "qd_score", "coverage", "bar", "evaluations", "speed
 """Fields of the progress line, the most important first. A narrow terminal shows the first few."""
 
 
-class Progress:
+class Display:
     """Progress display of a training run of `total` iterations.
 
     `start` is the iteration at which the run starts or resumes.

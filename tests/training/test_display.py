@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 
-from elites.training import progress
+from elites.training import display
 from program import POINT, environment
 
 # Every field of the progress line, whole or left out.
@@ -31,7 +31,7 @@ class Terminal(io.StringIO):
 def test_a_terminal_gets_one_line_that_changes(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     stream = Terminal()
-    shown = progress.Progress(10, stream=stream)
+    shown = display.Display(10, stream=stream)
     with shown.compiling():
         pass
     shown.update(10, 5000, 123456.0, 0.5)
@@ -48,7 +48,7 @@ def test_a_terminal_gets_one_line_that_changes(monkeypatch):
 def shown_at(width: int, monkeypatch, **metrics: float) -> str:
     monkeypatch.setenv("COLUMNS", str(width))
     stream = Terminal()
-    progress.Progress(3906, stream=stream).update(1234, **metrics)
+    display.Display(3906, stream=stream).update(1234, **metrics)
     return stream.getvalue().rpartition("\x1b[K")[2]
 
 
@@ -96,8 +96,8 @@ def test_the_command_never_cuts_a_number(tmp_path):
 
 def test_a_notebook_overwrites_what_it_cannot_erase():
     stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
-    assert progress.can_overwrite(stream)
-    shown = progress.Progress(10, stream=stream)
+    assert display.can_overwrite(stream)
+    shown = display.Display(10, stream=stream)
     shown._show("a long line")
     shown._show("short")
     shown.say("told")
@@ -106,7 +106,7 @@ def test_a_notebook_overwrites_what_it_cannot_erase():
 
 def test_elsewhere_there_are_plain_lines():
     stream = io.StringIO()
-    shown = progress.Progress(3, stream=stream)
+    shown = display.Display(3, stream=stream)
     with shown.compiling():
         pass
     for i in (1, 2, 3):
@@ -121,7 +121,7 @@ def test_elsewhere_there_are_plain_lines():
 
 def test_a_closed_stream_is_no_reason_to_stop():
     stream = io.StringIO()
-    shown = progress.Progress(3, stream=stream)
+    shown = display.Display(3, stream=stream)
     stream.close()
     shown.say("x")
     shown.update(3, 1, 1.0, 0.1)
@@ -129,5 +129,5 @@ def test_a_closed_stream_is_no_reason_to_stop():
 
 
 def test_slow_iterations_are_told_in_seconds():
-    assert progress._speed(0.4) == "2.5 s/iteration"
-    assert progress._speed(12.34) == "12.3 iterations/s"
+    assert display._speed(0.4) == "2.5 s/iteration"
+    assert display._speed(12.34) == "12.3 iterations/s"
