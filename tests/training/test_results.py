@@ -174,7 +174,7 @@ def test_reevaluation_measures_archive_and_actor(run):
 
 
 def test_a_rollout_of_an_elite_repeats_what_the_archive_says(quick_compiler):
-    found = elites.train("ant_omni", "dcg_me", seeds=(1, 2), evaluations=66, **SMALL)
+    found = elites.train("ant_omni", "me", seeds=(1, 2), evaluations=66, **SMALL)
     for elite in (found.archive.best(), found.seed(0).archive[0], found.seed(1).archive[-1]):
         again = found.rollout(elite)
         assert again.valid

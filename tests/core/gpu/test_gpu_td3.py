@@ -81,7 +81,7 @@ def compiled_kernels(learner: td3.TD3):
     return jax.jit(functools.partial(gpu_td3.train, learner, interpret=True))
 
 
-@pytest.mark.parametrize(("case", "factor"), zip(CASES, [0.3, None], strict=True))
+@pytest.mark.parametrize(("case", "factor"), list(zip(CASES, [0.3, None], strict=True)))
 def test_kernels_compute_what_the_plain_code_does(case, factor, quick_compiler):
     shape, rows = CASES[case]
     factor = None if factor is None else jnp.float32(factor)
