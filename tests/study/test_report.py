@@ -10,7 +10,7 @@ import pytest
 from elites.study import collect, imported
 from elites.study.plan import Plan
 from elites.study.study import Item
-from program import edit_json, succeed
+from program import complaint, edit_json, elites, succeed
 from written import study
 
 
@@ -187,3 +187,7 @@ def test_any_text_is_shown_as_text(tmp_path):
     assert "<script>" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; {} %s $x$ \\x9b31m \\u202ewww" in text
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
+    for unprintable in ("\x1b[31m", "\x00"):
+        foreign.write_text(f"evaluations,metric,value,label\n32,qd_score,1,a{unprintable}\n")
+        said = complaint(elites("report", made.path, "--add", foreign), 2)
+        assert "line 2: has a control character" in said

@@ -75,7 +75,7 @@ class Spec:
 
     @property
     def layout(self) -> Layout:
-        """Width of each column of the replay buffer, keyed by name."""
+        """Number of values in each column of the replay buffer, keyed by the column's name."""
         problem = self.problem
         return {
             "observation": problem.observation_size,

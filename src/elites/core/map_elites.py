@@ -177,9 +177,8 @@ def ask(spec: Spec, state: State, key: Array) -> Request:
     origins = [jnp.full(v.count, i, jnp.int32) for i, v in enumerate(spec.variations, start=1)]
     parents = None
     if any(variation.outward for variation in spec.variations):
-        known = [offspring.parent_descriptors for offspring in made]
-        pairs = zip(made, known, strict=True)
-        parents = jnp.concatenate([o.targets if at is None else at for o, at in pairs])
+        known = ((o.parent_descriptors, o.targets) for o in made)
+        parents = jnp.concatenate([own if own is not None else target for own, target in known])
     return Request(
         policies=jnp.concatenate([offspring.policies for offspring in made]),
         origins=jnp.concatenate(origins),
@@ -304,7 +303,7 @@ def store(spec: Spec, state: State, request: Request, evaluation: Evaluation) ->
         available["next_state_descriptor"] = next_descriptors(evaluation)
     columns = {name: available[name].reshape(mask.size, -1) for name in spec.layout}
     stored = mask
-    if mask.size > spec.hp.replay_size:  # else the buffer would keep the ends of episodes alone
+    if mask.size > spec.hp.replay_size:  # inserting all would keep only the ends of episodes
         stored = replays.thin(mask, spec.hp.replay_size, request.key)
     assert state.replay is not None
     state = state._replace(replay=replays.insert(state.replay, spec.layout, columns, stored))

@@ -18,7 +18,8 @@ from elites.core.sampling import uniform_index
 Array = jax.Array
 Layout = Mapping[str, int]  # column name -> width
 
-_THIN = 2**32 - 1  # folded into a key; splitting it gives the keys of 0, 1, 2 and so on
+# Folding i into a key gives the i-th key of a split, so this is larger than any number of rows.
+_THIN = 2**32 - 1
 
 
 class Replay(NamedTuple):
@@ -59,9 +60,10 @@ def insert(replay: Replay, layout: Layout, columns: Mapping[str, Array], mask: A
 
 
 def thin(mask: Array, rows: float, key: Array) -> Array:
-    """Return the mask [...] with a random part of its True entries, about `rows` if all were True.
+    """Return the mask [...] with a random part of its True entries set to False.
 
-    `key` may have been split into as many keys as the mask has entries, but must not be folded.
+    Each stays True with probability `rows` / size of the mask. `key` may also have been split into
+    the keys of the episodes: the numbers drawn here do not depend on those.
     """
     drawn = jax.random.uniform(jax.random.fold_in(key, _THIN), mask.shape)
     return mask & (drawn < rows / mask.size)

@@ -156,7 +156,7 @@ class _Trial(NamedTuple):
 def _try(task: Task) -> None:
     """Raise a ValueError if every one of a few random policies gets numbers that are not finite.
 
-    Each is simulated for a few steps.
+    Each policy is simulated for at most `STEPS` steps.
     """
     steps = min(STEPS, task.episode_length)
     found = _simulated(task, steps)
