@@ -235,6 +235,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 http=protocol,
+                loop="asyncio",  # also where uvloop is installed: it reports errors differently
                 ws="none",
                 interface="asgi3",
                 proxy_headers=False,
