@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import jax
@@ -68,3 +69,12 @@ def paid() -> Task:
 
 
 nothing = 3
+
+
+def not_repeatable() -> Task:
+    """A task that says it does not repeat to the bit. Its second axis is always the same."""
+    return dataclasses.replace(
+        _task("not_repeatable", lambda p, t: (jnp.float32(1.0), p * jnp.array([1.0, 0.0]))),
+        repeatable=False,
+        descriptor_names=("place", "nothing"),
+    )
