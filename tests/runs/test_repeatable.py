@@ -58,19 +58,19 @@ def test_a_constant_axis_is_warned_of_by_its_name(trained, capsys):
 def test_bounds_are_estimated_from_what_random_policies_reach():
     task = own_tasks.not_repeatable()
     unknown = dataclasses.replace(
-        task, descriptor_low=(-bounds.UNKNOWN, -2.0), descriptor_high=(bounds.UNKNOWN,) * 2
+        task, descriptor_low=(-bounds.UNKNOWN, -20.0), descriptor_high=(bounds.UNKNOWN,) * 2
     )
     assert bounds.are_known(task)
     assert not bounds.are_known(unknown)
     (low, lowest), (high, highest) = bounds.estimated(unknown)
-    network = networks.policy(2, 2)
+    network = networks.policy(task.observation_size, task.action_size)
     keys = jax.random.split(jax.random.key(0), bounds.POLICIES)
     policies = jax.vmap(lambda key: networks.init(network, key))(keys)
     found = np.asarray(evaluate(task, network, policies, jax.random.key(1)).descriptors[:, 0])
     size = np.ptp(found)
     np.testing.assert_allclose(low, found.min() - size / 2, atol=0.01 * size)
     np.testing.assert_allclose(high, found.max() + size / 2, atol=0.01 * size)
-    assert (lowest, highest) == (-2.0, 0.5)  # given, and a constant axis
+    assert (lowest, highest) == (-20.0, 0.5)  # given, and a constant axis
 
 
 def test_a_task_without_finite_descriptors_needs_bounds():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import program
-from elites import packages, tasks
-from elites.tasks import bounds
+from elites import names, packages, tasks
+from elites.tasks import bounds, brax_tasks, simulation
 
 pytest.importorskip("brax", reason="LEFT OUT: needs brax, pip install 'elites[brax]'")
 
@@ -79,6 +80,28 @@ def test_a_run_of_other_code_is_not_resumed(run):
 
 
 # ------------------------------------------------------------------------------------ descriptors
+
+
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.parametrize("robot", ["hopper", "walker2d", "halfcheetah", "ant", "humanoid"])
+def test_distances_of_feet_are_those_of_brax(robot):
+    """Feet in random poses are as far from the ground as brax's own contacts say."""
+    load = simulation.load
+    sys = brax_tasks._environment(names.parse(f"brax:{robot}"), "spring").sys
+    model = sys.mj_model
+    feet = [model.geom(name).id for name in brax_tasks.FEET[robot]]
+    assert all(brax_tasks._touches_planes_only(model, foot) for foot in feet)
+    numbers = np.random.default_rng(0)
+    rotation = numbers.normal(size=(sys.num_links(), 4))
+    rotation /= np.linalg.norm(rotation, axis=-1, keepdims=True)
+    place = numbers.normal(size=(sys.num_links(), 3))
+    with simulation._in_simulator():
+        x = load("brax.base").Transform(pos=jnp.float32(place), rot=jnp.float32(rotation))
+        contact = load("brax.contact").get(sys, x)
+        for foot in feet:
+            of_brax = contact.dist[(contact.geom == foot).any(-1)].min()
+            ours = brax_tasks._height(model, foot, x)
+            np.testing.assert_allclose(float(ours), float(of_brax), atol=1e-5)
 
 
 @pytest.mark.parametrize(
