@@ -33,7 +33,7 @@ from elites.tasks.rollout import rollout_policies
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--environment", default="hopper")
     parser.add_argument("--backend", default="spring")
     parser.add_argument("--batch", type=int, default=128)

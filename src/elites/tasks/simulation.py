@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -49,10 +50,20 @@ class _Inner(NamedTuple):
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Discard what simulators print and warn of when they are imported or load a model."""
+    """Discard what simulators print and warn of when they are imported or load a model.
+
+    MuJoCo would also write its warnings to a file MUJOCO_LOG.TXT in the current folder.
+    """
+    mujoco = sys.modules.get("mujoco")
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        yield
+        if mujoco is not None:
+            mujoco.set_mju_user_warning(lambda message: None)
+        try:
+            yield
+        finally:
+            if mujoco is not None:
+                mujoco.set_mju_user_warning(None)
 
 
 def load(module: str) -> Any:
