@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from elites.core import reevaluation
+from elites.core import averaging, reevaluation
 from elites.core.algorithm import Algorithm, Metrics, Round, S, SearchState
 from elites.core.archive import Archive
-from elites.core.reevaluation import Reevaluation, Results
-from elites.core.types import Array, Evaluation, Request
+from elites.core.reevaluation import Reevaluation
+from elites.core.types import Array, Evaluation, Request, Results
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,7 +93,14 @@ class Batched(Generic[S]):
         self._request_actor = self.over_seeds(
             functools.partial(reevaluation.request_actor, algorithm)
         )
-        self._score = self.over_seeds(functools.partial(reevaluation.score, algorithm.problem))
+        self._score = self.over_seeds(
+            functools.partial(reevaluation.score, algorithm.problem, offset=algorithm.qd_offset)
+        )
+        self._average = self.over_seeds(
+            functools.partial(
+                averaging.averaged, times=algorithm.repeats, average=algorithm.hp.average
+            )
+        )
 
     def _stage(self, name: str, function: Callable[P, T]) -> Callable[P, T]:
         return self.over_seeds(function, *STAGES[name])
@@ -154,9 +161,31 @@ class Batched(Generic[S]):
         """Evaluate the archives and actors of all seeds again and return their scores.
 
         All arrays have the seeds as first axis. The requests have the same shape as in training, so
-        that the same compiled program runs.
+        that the same compiled program runs. If training averages several episodes of a policy, so
+        does this.
         """
         self._make_kernel_directory()
+        elites: list[Results] = []
+        actor: list[Results] = []
+        for repeat in range(self.algorithm.repeats):
+            repeat_keys = iteration_keys(keys, repeat) if repeat else keys
+            once = self._evaluate_again(archive, actors, repeat_keys)
+            elites.append(once[0])
+            actor += [once[1]] if once[1] is not None else []
+
+        def joined(parts: list[Results]) -> Results:
+            return self._average(jax.tree.map(lambda *a: jnp.concatenate(a, axis=1), *parts))
+
+        return self._score(archive, joined(elites), joined(actor) if actor else None)
+
+    def _evaluate_again(
+        self, archive: Archive, actors: Array | None, keys: Array
+    ) -> tuple[Results, Results | None]:
+        """Run one episode of every elite, and of the actor at its descriptor.
+
+        Returns the results [seeds, cells] of both, or None in place of the actor's if there is no
+        conditioned actor.
+        """
         batch, cells = self.algorithm.batch, archive.fitness.shape[1]
         elites: list[Results] = []
         actor: list[Results] = []
@@ -178,7 +207,7 @@ class Batched(Generic[S]):
         def joined(parts: list[Results]) -> Results:
             return jax.tree.map(lambda *a: jnp.concatenate(a, axis=1)[:, :cells], *parts)
 
-        return self._score(archive, joined(elites), joined(actor) if actor else None)
+        return joined(elites), joined(actor) if actor else None
 
     def evaluate(self, policies: Array, actors: Array | None, keys: Array) -> Evaluation:
         """Run one episode of each of the policies [seeds, batch, P] and return the results.
