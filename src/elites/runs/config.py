@@ -47,7 +47,7 @@ class Config:
     Its elites are evaluated again, which does not count towards the budget.
     """
     evaluations: int = presets.PAPER.evaluations
-    """Budget of each seed, in episodes of offspring. Training ends in the iteration that reaches it."""
+    """Budget of each seed: episodes of offspring. The iteration that reaches it is the last."""
     checkpoint_every: int = presets.PAPER.checkpoint_every
     """Iterations between two checkpoints."""
     reevaluate_every: int = presets.PAPER.reevaluate_every

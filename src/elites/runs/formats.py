@@ -132,7 +132,8 @@ def _write_onnx(network: Network, path: Path) -> None:
             result = value if j == len(steps) - 1 else f"step_{i}_{j}"
             nodes.append(helper.make_node(operator, names, [result]))
     constants += [
-        numpy_helper.from_array(np.float32(number), name) for name, number in _CONSTANTS.items()
+        numpy_helper.from_array(np.array(number, np.float32), name)
+        for name, number in _CONSTANTS.items()
     ]
     outputs = [number("action", len(network.layers[-1][1]))]
     graph = helper.make_graph(nodes, "policy", inputs, outputs, constants)

@@ -15,14 +15,19 @@ from typing import Any
 
 import numpy as np
 
+from elites.core import catalogue
 from elites.core.algorithm import Algorithm, S
+from elites.core.archive import Archive
+from elites.core.types import Array
 from elites.output import warn
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
+from elites.runs import distilling
 from elites.runs.checkpoint import WEIGHTS
 from elites.runs.config import Config
 from elites.runs.directory import FACTS, RunDirectory, RunError
-from elites.training.starting import Given
+from elites.training import Batched
+from elites.training.starting import Given, archive_of
 
 PREFIX = "start."  # of the origins of elites that came from another run
 
@@ -53,12 +58,36 @@ def extended(algorithm: Algorithm[S], config: Config, run: RunDirectory) -> Algo
 
 def _with_origins(algorithm: Algorithm[S], theirs: Sequence[str]) -> Algorithm[S]:
     """Return the algorithm with the origins of a source's elites after its own."""
-    return dataclasses.replace(algorithm, origins=(*algorithm.origins, *map(_named, theirs)))
+    names = dict.fromkeys((*algorithm.origins, *map(_named, theirs)))
+    return dataclasses.replace(algorithm, origins=tuple(names))
 
 
 def _named(origin: str) -> str:
     """Return the name of a source's origin in a new run: "start.ga" for "ga" or "start.ga"."""
     return origin if origin.startswith(PREFIX) else PREFIX + origin
+
+
+def source_archive(
+    config: Config, batched: Batched, shapes: Archive, keys: Array
+) -> Archive | None:
+    """Return the archives [seeds, ...] that a new run starts from, or None for empty ones.
+
+    A distillation keeps the archive of its source as it is. Other runs evaluate the elites again.
+    `shapes` are the shapes of the archives, and `keys` [seeds] the random keys of the seeds.
+    """
+    if not config.start_from:
+        return None
+    if config.algorithm == catalogue.DISTIL:
+        return distilling.source_archive(config, shapes)
+    source = directories.existing(Path(config.start_from))
+    return archive_of(batched, read(source, batched.algorithm, config.seeds), keys)
+
+
+def check_source(config: Config, algorithm: Algorithm) -> None:
+    """Raise an error if a new run cannot start from the run that its configuration names."""
+    if config.start_from and config.algorithm != catalogue.DISTIL:
+        source = directories.existing(Path(config.start_from))
+        check(source, directories.read_facts(source), algorithm)
 
 
 def read(source: RunDirectory, algorithm: Algorithm, seeds: int) -> Given:
@@ -74,10 +103,9 @@ def read(source: RunDirectory, algorithm: Algorithm, seeds: int) -> Given:
     )
     if found is None:
         raise RunError(f"{source.path} has no checkpoint yet, so there is no archive to start from")
-    policies, fitness, origin = (
-        found.arrays.get(f"archive.{name}", np.zeros(0))
-        for name in ("policies", "fitness", "origin")
-    )
+    nothing, arrays = np.zeros(0), found.arrays
+    policies = arrays.get("archive.policies", nothing)
+    fitness, origin = (arrays.get(f"archive.{name}", nothing) for name in ("fitness", "origin"))
     if fitness.ndim != 2 or policies.shape != (*fitness.shape, algorithm.policy.size):
         raise RunError(f"{source.checkpoints}: damaged: the archive has arrays of another shape")
     filled = np.isfinite(fitness)
@@ -97,7 +125,7 @@ def check(source: RunDirectory, facts: Mapping[str, Any], algorithm: Algorithm) 
     `facts` are the source's. Layers, activation and descriptor bounds must be the same.
     """
     problem, policy = algorithm.problem, algorithm.policy
-    layers = "-".join(map(str, facts.get("policy_layers", ())))
+    layers = "-".join(map(str, facts.get("policy_layers", policy.sizes)))
     theirs = {
         "policies": f"{layers} {facts.get('activation', 'relu')}",
         "descriptor_low": str(list(map(float, facts["descriptor_low"]))),

@@ -21,22 +21,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.core import catalogue
-from elites.core.archive import Archive
 from elites.output import errors_as_warnings, warn
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import (
-    distilling,
-    environment,
-    evaluation,
-    gaps,
-    saved,
-    snapshots,
-    starting,
-    unchanged,
-)
+from elites.runs import environment, evaluation, gaps, saved, snapshots, starting, unchanged
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import OutOfMemoryError, RunDirectory, RunError, TooLargeError
@@ -52,7 +41,6 @@ from elites.runs.signals import Signals
 from elites.runs.unchanged import Comparison
 from elites.training import iteration_keys, seed_keys
 from elites.training.display import Display
-from elites.training.starting import archive_of
 from elites.trust import UntrustedError
 from elites.words import amount, counted, duration, in_markdown, quoted
 
@@ -80,10 +68,9 @@ def train(
         job = prepare(config, run)
         signals.check()
         last, compared = None, Comparison([], None)
-        if fresh and config.start_from:
-            source = directories.existing(Path(config.start_from))
-            starting.check(source, directories.read_facts(source), job.algorithm)
-        if not fresh:
+        if fresh:
+            starting.check_source(config, job.algorithm)
+        else:
             compared = unchanged.check_resumed(run, config, job, accept_changed_task)
             last = _newest(run, config, job)
             if last:
@@ -213,27 +200,13 @@ def _compile_and_start(
         with progress.compiling():
             refuse_too_much(job.batched.compile(job.shapes, keys), config)
             if last is None:
-                archive = _source_archive(config, job, keys)
+                archive = starting.source_archive(config, job.batched, job.shapes.archive, keys)
                 return jax.block_until_ready(job.batched.start(iteration_keys(keys, 0), archive))
             state = jax.tree.map(jnp.asarray, job.state_of(last.arrays))
             last.arrays.clear()  # so that the replay buffer is not held twice
             return state
     finally:
         progress.close()
-
-
-def _source_archive(config: Config, job: Job, keys: jax.Array) -> Archive | None:
-    """Return the archives [seeds, ...] that a run starts from, or None for empty ones.
-
-    A distillation keeps the archive of its source as it is. Other runs evaluate the elites again.
-    """
-    if not config.start_from:
-        return None
-    if config.algorithm == catalogue.DISTIL:
-        return distilling.source_archive(config, job.shapes.archive)
-    source = directories.existing(Path(config.start_from))
-    given = starting.read(source, job.algorithm, config.seeds)
-    return archive_of(job.batched, given, keys)
 
 
 def _opening(run: RunDirectory, config: Config, job: Job, iteration: int) -> str:

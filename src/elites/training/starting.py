@@ -48,7 +48,8 @@ def archive_of(batched: Batched, given: Given, keys: Array) -> Archive:
         known = given.filled[:, rows] & (np.arange(start, start + batch) < count)
         policies = jnp.asarray(given.policies[:, rows])
         results = _evaluated(batched, policies, actors, iteration_keys(keys, start))
-        archive = add(archive, policies, results, given.origins[:, rows], known)
+        origins = jnp.asarray(given.origins[:, rows])
+        archive = add(archive, policies, results, origins, jnp.asarray(known))
     return archive
 
 
