@@ -318,6 +318,17 @@ def _warn_of_gaps(run: RunDirectory, through: int) -> None:
 # ----------------------------------------------------------------------------------------- summary
 
 
+def _scoring(run: RunDirectory, job: Job) -> list[str]:
+    """Return lines of the summary about the QD offset, or none if there is nothing to say."""
+    offset, warning = job.algorithm.qd_offset, snapshots.below_offset(run)
+    said = [f"QD-scores are sums of fitness minus {offset:g}."] if offset else []
+    return [
+        *said,
+        *([f"Warning: {warning}."] if warning else []),
+        *([""] if offset or warning else []),
+    ]
+
+
 def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome) -> None:
     """Write `summary.md` of a run, the last of its files. See `evaluation.is_done`."""
     algorithm = job.algorithm
@@ -332,6 +343,7 @@ def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome)
         "",
         *evaluation.markdown(run.evaluation),
         "",
+        *_scoring(run, job),
         "Medians over seeds where there are several; `evaluation/metrics.csv` has each, "
         "`evaluation/cells.csv` every cell.",
         "",
