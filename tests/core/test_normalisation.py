@@ -176,7 +176,7 @@ def test_every_algorithm_can_be_traced_with_normalisation(name):
         assert algorithm.main_td3.actor.activation == algorithm.main_td3.critic.activation == "elu"
 
 
-@pytest.fixture(scope="module", params=["me", "me_es", "dcg_me"])
+@pytest.fixture(scope="module", params=["me", "me_es"])
 def trained(request):
     """Return the parts of a run with normalisation after the start and four iterations."""
     with quick.compiling():

@@ -322,11 +322,8 @@ def _scoring(run: RunDirectory, job: Job) -> list[str]:
     """Return lines of the summary about the QD offset, or none if there is nothing to say."""
     offset, warning = job.algorithm.qd_offset, snapshots.below_offset(run)
     said = [f"QD-scores are sums of fitness minus {offset:g}."] if offset else []
-    return [
-        *said,
-        *([f"Warning: {warning}."] if warning else []),
-        *([""] if offset or warning else []),
-    ]
+    said += [f"Warning: {warning}."] if warning else []
+    return [" ".join(said), ""] if said else []
 
 
 def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome) -> None:
