@@ -101,6 +101,7 @@ class Batched(Generic[S]):
                 averaging.averaged, times=algorithm.repeats, average=algorithm.hp.average
             )
         )
+        self._request_at = self.over_seeds(functools.partial(reevaluation.request_at, algorithm))
 
     def _stage(self, name: str, function: Callable[P, T]) -> Callable[P, T]:
         return self.over_seeds(function, *STAGES[name])
@@ -204,10 +205,7 @@ class Batched(Generic[S]):
                 request = self._request_actor(archive, actors, chunk, chunk_keys)
                 actor.append(_results(self.compiled.evaluate(request), slice(batch)))
 
-        def joined(parts: list[Results]) -> Results:
-            return jax.tree.map(lambda *a: jnp.concatenate(a, axis=1)[:, :cells], *parts)
-
-        return joined(elites), joined(actor) if actor else None
+        return _joined(elites, cells), _joined(actor, cells) if actor else None
 
     def evaluate(self, policies: Array, actors: Array | None, keys: Array) -> Evaluation:
         """Run one episode of each of the policies [seeds, batch, P] and return the results.
@@ -228,6 +226,20 @@ class Batched(Generic[S]):
                 key=keys,
             )
         )
+
+    def roll_out_actor(self, actors: Array, descriptors: Array, keys: Array) -> Results:
+        """Roll out the actor of each seed at `descriptors` [seeds, n, D] and return the results.
+
+        `actors` [seeds, P] and `keys` [seeds] belong to the seeds.
+        """
+        self._make_kernel_directory()
+        batch, count = self.algorithm.batch, descriptors.shape[1]
+        parts: list[Results] = []
+        for start in range(0, count, batch):
+            rows = jnp.minimum(jnp.arange(start, start + batch), count - 1)
+            request = self._request_at(actors, descriptors[:, rows], iteration_keys(keys, start))
+            parts.append(_results(self.compiled.evaluate(request), slice(batch)))
+        return _joined(parts, count)
 
     def compile(self, state: S, keys: Array) -> int:
         """Compile the stages of an iteration and return the memory, in bytes, that it needs.
@@ -329,3 +341,8 @@ def _results(evaluation: Evaluation, rows: slice) -> Results:
     return Results(
         evaluation.fitness[:, rows], evaluation.descriptors[:, rows], evaluation.valid[:, rows]
     )
+
+
+def _joined(parts: list[Results], count: int) -> Results:
+    """Return the results of several batches as one, without the padding after `count` episodes."""
+    return jax.tree.map(lambda *a: jnp.concatenate(a, axis=1)[:, :count], *parts)
