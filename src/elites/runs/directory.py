@@ -264,4 +264,5 @@ _OPTIONAL_FACTS = {
     "policy_parameters": int,
     "activation": str,
     "qd_offset": (int, float),
+    "repeatable": bool,
 }

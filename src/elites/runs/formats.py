@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from elites import packages
 from elites.core import numpy_networks
 from elites.core.hyperparameters import Activation
-from elites.runs import packages
 
 _PACKAGES = {".onnx": ("onnx", "onnxruntime"), ".safetensors": ("safetensors",)}
 
