@@ -33,8 +33,9 @@ def start(
     config = config.check().absolute()
     run = RunDirectory(path)
     if not (resume and run.exists()):
-        if config.start_from:
-            directories.existing(Path(config.start_from))  # refused here if there is no such run
+        if config.start_from:  # refused here if there is no such run
+            source = directories.existing(Path(config.start_from))
+            config = _with_bounds_of(source.config(), config)
         directories.refuse_existing(path)
         with lock.locked(path):
             if not (resume and run.exists()):  # another process may have created it meanwhile
@@ -44,7 +45,10 @@ def start(
 
 
 def _with_bounds_of(saved: Config, config: Config) -> Config:
-    """Return a configuration with the descriptor bounds that were estimated for the saved run."""
+    """Return a configuration with the descriptor bounds that were estimated for the saved run.
+
+    The saved run is continued, or the new one starts from it.
+    """
     return dataclasses.replace(config, task=tasks.with_bounds_of(saved.task, config.task))
 
 
