@@ -11,7 +11,7 @@ export function buildStages() {
   if (state.stages) return;
   const { run } = state;
   if (!run.scene) {
-    state.noStages = `${run.task} has no body model, so there is nothing to draw.`;
+    state.noStages = `${run.task} has no body model and no scene, so there is nothing to draw.`;
   } else {
     try {
       const stages = {};
