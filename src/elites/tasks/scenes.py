@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from elites.physics import Shape
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 class Scene:
     """Bodies and shapes of a task, and where the bodies are.
 
-    Scenes are compared by identity, so that compiled code can treat a scene as a constant. The
-    camera of the page follows the first body.
+    Scenes are compared by identity, so that compiled code can treat a scene as a constant.
     """
 
     bodies: tuple[str, ...]
@@ -32,11 +31,14 @@ class Scene:
     """Time between two states of an episode in seconds."""
     poses: Callable[[TaskState], Array]
     """Function that returns the poses [B, 7]: position in m, then quaternion w, x, y, z."""
+    camera: Literal["follow", "fixed"] = "follow"
+    """Camera that the page starts with: one that follows the first body, or one that sees all."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the scene without its function, as a dictionary that JSON can represent."""
         return {
             "dt": float(self.dt),
+            "camera": self.camera,
             "bodies": list(self.bodies),
             "shapes": [_shape(shape) for shape in self.shapes],
         }

@@ -20,6 +20,8 @@ export function buildStages() {
         stages[who] = createStage($(`${who}-stage`), run.scene, who, onCamera);
       }
       state.stages = stages;
+      $("camera").value = run.scene.camera ?? "follow";
+      for (const stage of Object.values(stages)) stage.setCameraMode($("camera").value);
     } catch {
       state.noStages = "This browser does not support WebGL, which is needed to draw the robot.";
     }
