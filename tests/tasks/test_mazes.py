@@ -119,7 +119,8 @@ def thrown():
     places, speeds = (np.zeros((4 * len(mazes.ANT_WALLS), 2), np.float32) for _ in range(2))
     for number, (wall, side) in enumerate(itertools.product(mazes.ANT_WALLS, (-1.0, 1.0))):
         across = np.array([0.0, 1.0] if wall.along == "x" else [1.0, 0.0])
-        places[number] = np.array([wall.x, wall.y]) + 2.0 * side * across
+        beside = 2.0 * side * across - wall.length / 4 * across[::-1]  # away from crossings
+        places[number] = np.array([wall.x, wall.y]) + beside
         speeds[number] = -6.0 * side * across
     rest = np.repeat(task.body_model.rest[None], len(places), axis=0)
     rest[:, :2] += places[:, :, None]
@@ -160,7 +161,9 @@ def test_the_ant_pays_for_its_distance_to_the_goal(thrown):
     _, _, (positions, rewards, observations), _ = thrown
     expected = -np.hypot(positions[..., 0] - 35.0, positions[..., 1])
     np.testing.assert_allclose(rewards, expected, rtol=1e-5)
-    np.testing.assert_allclose(observations[..., :2], (positions[..., :2] - 17.5) / 22.5, atol=1e-5)
+    np.testing.assert_allclose(
+        observations[..., :2], (np.clip(positions[..., :2], -5, 40) - 17.5) / 22.5, atol=1e-5
+    )
 
 
 def test_ants_have_the_same_bits_in_another_order(thrown):
