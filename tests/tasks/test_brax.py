@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import json
 
-import jax
-import numpy as np
 import pytest
 
-import elites
 import program
 from elites import tasks
-from elites.runs import environment, fingerprints
-from elites.runs.directory import RunDirectory
 
 pytest.importorskip("brax", reason="brax is not installed: pip install 'elites[brax]'")
 

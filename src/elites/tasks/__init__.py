@@ -5,11 +5,13 @@
 There are three ways to use a task of your own: pass the `Task` instead of a name, add it with
 `register`, or name its file and function: `make("my_task.py:pendulum")`. Tasks of other simulators
 have names such as `brax:hopper,backend=spring`, see `elites.names` and `elites.tasks.families`.
+Some of them also have a standard name, such as `hopper_uni`, see `elites.tasks.standard`.
 Importing this module does not load JAX. Making a task does.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from elites import references
 from elites.core.catalogue import suggestion
 from elites.names import absolute, short_name
 from elites.tasks import families
+from elites.tasks.standard import STANDARD
 
 if TYPE_CHECKING:
     from elites.tasks.task import Task
@@ -43,7 +46,7 @@ _FACTORIES: dict[str, str | Callable[[], Task]] = {
 
 
 def names() -> list[str]:
-    """Return the names of all built-in and registered tasks."""
+    """Return the names of all built-in and registered tasks, without standard names."""
     return list(_FACTORIES)
 
 
@@ -55,15 +58,18 @@ def check(name: str) -> str:
     """
     if name in _FACTORIES:
         return name
+    if name in STANDARD:
+        check(STANDARD[name])
+        return name
     if _is_simulated(name):
         return families.check(name)
     if references.is_reference(name):
         return references.check("task", name)
     examples = ", ".join(family.example for family in families.FAMILIES.values())
     raise ValueError(
-        f"unknown task '{name}'.{suggestion(name, _FACTORIES)} Known tasks: "
-        f"{', '.join(_FACTORIES)}; of other simulators: {examples}; or FILE.py:FUNCTION for one of "
-        "your own"
+        f"unknown task '{name}'.{suggestion(name, [*_FACTORIES, *STANDARD])} Known tasks: "
+        f"{', '.join([*_FACTORIES, *STANDARD])}; of other simulators: {examples}; or "
+        "FILE.py:FUNCTION for one of your own"
     )
 
 
@@ -72,8 +78,8 @@ def check_form(name: str) -> str:
 
     Unlike for `check`, files and packages need not exist.
     """
-    if _is_simulated(name):
-        families.read(name)
+    if _is_simulated(STANDARD.get(name, name)):
+        families.read(STANDARD.get(name, name))
         return name
     return references.check_form("task", name) if references.is_reference(name) else check(name)
 
@@ -102,6 +108,8 @@ def make(name: str) -> Task:
     descriptor are estimated, see `resolve`.
     """
     if check(name) not in _FACTORIES:
+        if name in STANDARD:
+            return _standard(name)
         if _is_simulated(name):
             return _simulated(resolve(name))
         return _from_file(absolute(name))
@@ -163,12 +171,20 @@ def _simulated(name: str) -> Task:
     return task
 
 
+@functools.cache
+def _standard(name: str) -> Task:
+    """Return the task with this standard name. It differs from its original in the name alone."""
+    task = dataclasses.replace(make(STANDARD[name]), name=name)
+    _SIMULATED[name] = task
+    return task
+
+
 _SIMULATED: dict[str, Task] = {}
-"""Tasks of other simulators that this process has made, keyed by their names."""
+"""Tasks of other simulators or with standard names that this process has made, by their names."""
 
 
 def _name_of(task: Task) -> str | None:
-    """Return the name by which a simulator's task was made, or None for other tasks."""
+    """Return the name by which a simulator's or a standard task was made, or None for others."""
     return next((name for name, made in _SIMULATED.items() if made is task), None)
 
 
@@ -178,7 +194,7 @@ def versions(task: Task) -> dict[str, str]:
     Returns an empty dictionary for tasks that need no other simulator.
     """
     name = _name_of(task)
-    return families.versions(name) if name else {}
+    return families.versions(STANDARD.get(name, name)) if name else {}
 
 
 def with_bounds_of(saved: str, name: str) -> str:
@@ -258,6 +274,6 @@ def lasting_name(given: str | Task | Callable[[], Task]) -> str:
 
 def register(name: str, factory: Callable[[], Task]) -> None:
     """Add a task of your own under a name. `factory` should return the same object every time."""
-    if name in _FACTORIES:
+    if name in _FACTORIES or name in STANDARD:
         raise ValueError(f"a task named '{name}' exists already")
     _FACTORIES[name] = factory

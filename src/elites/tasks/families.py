@@ -151,7 +151,10 @@ FAMILIES: dict[str, Family] = {
         packages=("brax", "mujoco"),
         extra="brax",
         distributions=("brax", "mujoco", "mujoco-mjx"),
-        own_options={"backend": one_of("spring", "positional", "generalized", "mjx")},
+        own_options={
+            "backend": one_of("spring", "positional", "generalized", "mjx"),
+            "forward_reward": yes_or_no,
+        },
     ),
 }
 """Families of tasks, keyed by the beginning of their names."""

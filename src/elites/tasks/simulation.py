@@ -17,8 +17,9 @@ import jax.numpy as jnp
 
 from elites import names
 from elites.names import Name
-from elites.tasks import bounds, descriptors
+from elites.tasks import bounds, descriptors, geoms
 from elites.tasks.descriptors import Robot
+from elites.tasks.scenes import Scene
 from elites.tasks.task import Array, Task, TaskState
 
 
@@ -65,7 +66,7 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
     def reset_world(key: Array) -> Any:
         return world.reset(key if random_start else jax.random.key(0))
 
-    with _in_simulator():
+    with in_simulator():
         example = jax.eval_shape(reset_world, jax.random.key(0))
         descriptor = descriptors.make(title, world.robot, options, example)
         low, high = bounds.given(title, descriptor.low, descriptor.high, options)
@@ -84,12 +85,12 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
         )
 
     def reset(key: Array) -> TaskState:
-        with _in_simulator():
+        with in_simulator():
             state = reset_world(key)
             return seen(descriptor.start(state), state, state)._replace(reward=jnp.zeros(()))
 
     def step(before: TaskState, action: Array) -> TaskState:
-        with _in_simulator():
+        with in_simulator():
             state = world.step(before.inner.state, action)
             return seen(before.inner.memory, before.inner.state, state)
 
@@ -105,6 +106,7 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
         episode_descriptor=descriptor.over,
         deterministic=not random_start,
         repeatable=world.repeatable,
+        scene=_scene(world.robot),
         summary=world.summary,
         reward_text=world.reward_text,
         termination_text=world.termination_text,
@@ -114,8 +116,15 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
     )
 
 
+def _scene(robot: Robot | None) -> Scene | None:
+    """Return the scene of a robot in a task of this module, or None if there is no robot."""
+    if robot is None:
+        return None
+    return geoms.scene(robot.model, robot.dt, lambda state: robot.poses(state.inner.state))
+
+
 @contextlib.contextmanager
-def _in_simulator() -> Iterator[None]:
+def in_simulator() -> Iterator[None]:
     """Allow what simulators do while JAX traces them: warn, and combine arrays of other rank."""
     with warnings.catch_warnings(), jax.numpy_rank_promotion("allow"):
         warnings.simplefilter("ignore")
