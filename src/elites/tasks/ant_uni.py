@@ -69,7 +69,6 @@ def ant_uni() -> Task:
         reset=reset,
         step=step,
         episode_descriptor="mean",
-        lengthscale=0.016,
         body_model=model,
         bodies=lambda state: state.inner.bodies,
         summary="A four-legged robot that must find every way of walking forward",

@@ -197,7 +197,6 @@ def ant_maze() -> Task:
         descriptor_high=(_ANT_HIGH, _ANT_HIGH),
         reset=reset,
         step=step,
-        lengthscale=0.48,
         body_model=model,
         bodies=lambda state: state.inner,
         summary="The ant in a maze, with a goal that walls hide",

@@ -1,0 +1,85 @@
+"""Test the standard names of tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from elites import cli, packages, tasks
+from elites.core.catalogue import suggestion
+from elites.tasks.standard import STANDARD
+
+OF_BRAX = [name for name, full in STANDARD.items() if full.startswith("brax:")]
+
+
+@pytest.fixture
+def without_brax(monkeypatch):
+    """Pretend that brax is not installed."""
+    found = packages.is_installed
+    monkeypatch.setattr(packages, "is_installed", lambda name: name != "brax" and found(name))
+
+
+def test_walker2d_uni_is_walker_uni():
+    """The functions are the same objects, so every bit of an episode is the same."""
+    walker, alias = tasks.make("walker_uni"), tasks.make("walker2d_uni")
+    assert alias.name == "walker2d_uni"
+    assert dataclasses.replace(alias, name="walker_uni") == walker
+    assert tasks.versions(alias) == {}
+
+
+def test_standard_names_are_known_but_not_listed_as_tasks_of_their_own():
+    assert not set(STANDARD) & set(tasks.names())
+    with pytest.raises(ValueError, match="Did you mean 'hopper_uni'") as refusal:
+        tasks.check("hoper_uni")
+    for name in STANDARD:
+        assert name in str(refusal.value)
+    assert suggestion("hoper_uni", tasks.names()) == ""
+    with pytest.raises(ValueError, match="exists already"):
+        tasks.register("hopper_uni", lambda: None)
+
+
+@pytest.mark.parametrize("name", OF_BRAX)
+def test_a_missing_package_is_refused_in_one_line(without_brax, name, capsys):
+    assert cli.main(["tasks", name]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "needs the package brax: pip install 'elites[brax]'" in said
+
+
+def test_the_list_says_which_package_is_missing(without_brax, capsys):
+    assert cli.main(["tasks"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name, full in STANDARD.items():
+        (line,) = (line for line in lines if line.startswith(f"{name} "))
+        assert full in line
+        assert ("pip install 'elites[brax]'" in line) == (name in OF_BRAX)
+
+
+@pytest.mark.parametrize(
+    ("name", "observation", "action", "low", "high"),
+    [
+        ("hopper_uni", 11, 3, (0.0,), (1.0,)),
+        ("halfcheetah_uni", 17, 6, (0.0, 0.0), (1.0, 1.0)),
+        ("humanoid_omni", 244, 17, (-30.0, -30.0), (30.0, 30.0)),
+    ],
+)
+def test_tasks_of_brax_under_their_standard_names(name, observation, action, low, high):
+    pytest.importorskip("brax", reason="LEFT OUT: needs brax, elites[brax]")
+    task = tasks.make(name)
+    assert task.name == name
+    assert tasks.make(name) is task
+    assert (task.observation_size, task.action_size) == (observation, action)
+    assert (task.descriptor_low, task.descriptor_high) == (low, high)
+    assert task.episode_length == 1000
+    assert tasks.is_built_in(task)
+    assert tasks.lasting_name(task) == tasks.lasting_name(name) == name
+    assert "brax" in tasks.versions(task)
+    assert task.scene is not None
+    assert ("without that for forward speed" in task.reward_text) == (name == "humanoid_omni")
+
+
+def test_robots_without_a_reward_for_speed_are_refused():
+    pytest.importorskip("brax", reason="LEFT OUT: needs brax, elites[brax]")
+    with pytest.raises(ValueError, match="inverted_pendulum of brax has no reward for forward"):
+        tasks.make("brax:inverted_pendulum,forward_reward=no,descriptor=mean_height")
