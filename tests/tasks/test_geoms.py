@@ -2,17 +2,14 @@
 
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pytest
 
+import brax_models
 from elites.tasks import geoms
 
 mujoco = pytest.importorskip("mujoco", reason="LEFT OUT: needs mujoco, elites[mjx]")
-
-ROBOTS = ("hopper", "walker2d", "halfcheetah", "ant", "humanoid", "humanoidstandup", "swimmer",
-          "reacher", "pusher", "inverted_pendulum", "inverted_double_pendulum")  # fmt: skip
 
 EVERYTHING = """
 <mujoco>
@@ -40,15 +37,6 @@ EVERYTHING = """
   </worldbody>
 </mujoco>
 """
-
-
-@pytest.fixture(scope="module")
-def robots():
-    """Return the MuJoCo model of every robot of brax by name."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        envs = pytest.importorskip("brax.envs", reason="LEFT OUT: needs brax, elites[brax]")
-        return {name: envs.get_environment(name, backend="generalized") for name in ROBOTS}
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +81,9 @@ def reach(shape):
     }[shape.kind]()
 
 
-@pytest.mark.parametrize("name", ROBOTS)
-def test_shapes_of_brax_robots_are_where_mujoco_has_them(robots, name):
-    model = robots[name].sys.mj_model
+@pytest.mark.parametrize("name", brax_models.ROBOTS)
+def test_shapes_of_brax_robots_are_where_mujoco_has_them(name):
+    model = brax_models.load(name)
     data, found = posed(model), geoms.shapes(model)
     poses = geoms.poses_of(model, data)
     visible = [g for g in range(model.ngeom) if model.geom_rgba[g, 3] > 0]
@@ -105,24 +93,6 @@ def test_shapes_of_brax_robots_are_where_mujoco_has_them(robots, name):
         np.testing.assert_allclose(centre, data.geom_xpos[geom], atol=1e-6)
         np.testing.assert_allclose(turn, data.geom_xmat[geom].reshape(3, 3), atol=1e-6)
         assert reach(shape) == pytest.approx(model.geom_rbound[geom], rel=1e-6)
-
-
-def test_links_of_brax_are_the_bodies_of_its_model(robots):
-    import jax
-
-    env = robots["hopper"]
-    model, data = env.sys.mj_model, posed(env.sys.mj_model)
-    scene = geoms.scene(model, float(env.dt), lambda state: geoms.stacked(state.pos, state.rot))
-    assert scene.bodies == ("torso", "thigh", "leg", "foot")
-    from brax import kinematics
-
-    q, still = np.array(data.qpos, np.float32), np.zeros(model.nv, np.float32)
-    with jax.numpy_rank_promotion("allow"):
-        link, _ = jax.jit(kinematics.forward)(env.sys, q, still)
-    found, expected = np.asarray(scene.poses(link)), geoms.poses_of(model, data)
-    np.testing.assert_allclose(found[:, :3], expected[:, :3], atol=1e-5)
-    for a, b in zip(found[:, 3:], expected[:, 3:], strict=True):
-        np.testing.assert_allclose(matrix(a), matrix(b), atol=1e-5)
 
 
 def test_every_kind_of_geometry_has_its_extent(everything):

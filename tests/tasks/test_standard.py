@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 
+import numpy as np
 import pytest
 
+import brax_models
 from elites import cli, packages, tasks
+from elites.core import networks
 from elites.core.catalogue import suggestion
+from elites.tasks.scenes import scene_of
 from elites.tasks.standard import STANDARD
+from elites.viewer.recording import RecordingRequest, record
 
 OF_BRAX = [name for name, full in STANDARD.items() if full.startswith("brax:")]
 
@@ -83,3 +89,34 @@ def test_robots_without_a_reward_for_speed_are_refused():
     pytest.importorskip("brax", reason="LEFT OUT: needs brax, elites[brax]")
     with pytest.raises(ValueError, match="inverted_pendulum of brax has no reward for forward"):
         tasks.make("brax:inverted_pendulum,forward_reward=no,descriptor=mean_height")
+
+
+def test_a_recording_of_a_brax_robot_is_one_robot(quick_compiler):
+    """The bodies stay together, within the slack of brax's springs.
+
+    Without actions and without the reward for speed, every step of the hopper is worth 1.
+    """
+    pytest.importorskip("brax", reason="LEFT OUT: needs brax, elites[brax]")
+    task = tasks.make("brax:hopper,episode_length=8,forward_reward=no")
+    network = networks.policy(task.observation_size, task.action_size, (4,))
+    asked = RecordingRequest(network, np.zeros(network.size, np.float32), np.ones(1, np.float32))
+    (recording,) = record(task, asked)
+    assert recording["fitness"] == 8.0
+    packed = recording["poses"]
+    assert (packed["frames"], packed["bodies"]) == (9, 4)
+    numbers = np.frombuffer(base64.b64decode(packed["numbers"]), "<i2").reshape(9, 4, 7) / 32767
+    places, turns = numbers[..., :3] * packed["scale"], numbers[..., 3:]
+    np.testing.assert_allclose(np.linalg.norm(turns, axis=-1), 1.0, atol=1e-3)
+    offsets = brax_models.load("hopper").body_pos[1:]
+    for child in (1, 2, 3):  # each hangs on the one before
+        w, axis = turns[:, child - 1, :1], turns[:, child - 1, 1:]
+        twice = 2 * np.cross(axis, offsets[child])
+        hinge = places[:, child - 1] + offsets[child] + w * twice + np.cross(axis, twice)
+        assert np.linalg.norm(hinge - places[:, child], axis=-1).max() < 0.02
+    scene = scene_of(task)
+    assert scene.bodies == ("torso", "thigh", "leg", "foot")
+    assert scene.dt == pytest.approx(0.008)
+    foot = scene.shapes[-1]
+    assert (foot.body, foot.kind) == (3, "capsule")
+    lowest = places[0, 3, 2] + foot.position[2] - foot.size[0]  # it lies along x
+    assert lowest == pytest.approx(0.0, abs=0.02)  # it is on the ground

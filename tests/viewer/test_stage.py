@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+import brax_models
 from browser import browsing, errors, needs_browser
-from elites import tasks
-from elites.core import networks
 from elites.tasks import geoms
-from elites.tasks.scenes import scene_of
-from elites.viewer.recording import RecordingRequest, record
 from stages import open_stage, picture_of
 
 pytestmark = needs_browser
@@ -108,53 +101,13 @@ def test_the_floor_is_as_high_as_the_plane(page):
     assert np.mean(np.abs(below - near).max(-1) > 8) > 0.01
 
 
-def brax_model(name: str):
-    """Return the MuJoCo model of a robot of brax. brax is found, not imported: that is slow."""
-    mujoco = pytest.importorskip("mujoco", reason="LEFT OUT: needs mujoco, elites[brax]")
-    brax = importlib.util.find_spec("brax")
-    if brax is None or brax.origin is None:
-        pytest.skip("LEFT OUT: needs brax, elites[brax]")
-    return mujoco.MjModel.from_xml_path(str(Path(brax.origin).parent / f"envs/assets/{name}.xml"))
-
-
 @pytest.mark.parametrize(("name", "wide"), [("hopper", False), ("ant", True), ("humanoid", False)])
 def test_robots_of_brax_fill_their_stage(page, name, wide):
     """The camera sees the whole robot, and the robot takes most of the height or the width."""
-    model, mujoco = brax_model(name), importlib.import_module("mujoco")
-    data = mujoco.MjData(model)
-    mujoco.mj_forward(model, data)
+    model, data = brax_models.posed(name)
     scene = geoms.scene(model, 0.05, lambda state: state).to_json()
     poses = geoms.poses_of(model, data)
     left, right, top, bottom = box_of(robot_of(seen(page, *scene["shapes"], poses=tuple(poses))))
     assert min(left, top) > 0.03
     assert max(right, bottom) < 0.97
     assert (right - left if wide else bottom - top) > 0.45
-
-
-def test_a_recording_of_a_brax_robot_is_one_robot(page, quick_compiler):
-    """The bodies stay together, within the slack of brax's springs, and the stage shows them.
-
-    Without actions and without the reward for speed, every step of the hopper is worth 1.
-    """
-    pytest.importorskip("brax", reason="LEFT OUT: needs brax, elites[brax]")
-    task = tasks.make("brax:hopper,episode_length=8,forward_reward=no")
-    network = networks.policy(task.observation_size, task.action_size, (4,))
-    asked = RecordingRequest(network, np.zeros(network.size, np.float32), np.ones(1, np.float32))
-    (recording,) = record(task, asked)
-    assert recording["fitness"] == 8.0
-    packed = recording["poses"]
-    assert (packed["frames"], packed["bodies"]) == (9, 4)
-    numbers = np.frombuffer(base64.b64decode(packed["numbers"]), "<i2").reshape(9, 4, 7) / 32767
-    places, turns = numbers[..., :3] * packed["scale"], numbers[..., 3:]
-    np.testing.assert_allclose(np.linalg.norm(turns, axis=-1), 1.0, atol=1e-3)
-    offsets = brax_model("hopper").body_pos[1:]
-    for child in (1, 2, 3):  # each hangs on the one before
-        w, axis = turns[:, child - 1, :1], turns[:, child - 1, 1:]
-        twice = 2 * np.cross(axis, offsets[child])
-        hinge = places[:, child - 1] + offsets[child] + w * twice + np.cross(axis, twice)
-        assert np.linalg.norm(hinge - places[:, child], axis=-1).max() < 0.02
-    scene = scene_of(task).to_json()
-    assert scene["dt"] == pytest.approx(0.008)
-    poses = np.concatenate([places, turns], axis=-1)[-1]
-    _, _, top, bottom = box_of(robot_of(picture_of(page, scene, poses)))
-    assert bottom - top > 0.45
