@@ -119,4 +119,4 @@ def test_a_recording_of_a_brax_robot_is_one_robot(quick_compiler):
     foot = scene.shapes[-1]
     assert (foot.body, foot.kind) == (3, "capsule")
     lowest = places[0, 3, 2] + foot.position[2] - foot.size[0]  # it lies along x
-    assert lowest == pytest.approx(0.0, abs=0.02)  # it is on the ground
+    assert lowest == pytest.approx(0.0, abs=0.05)  # it starts at the ground
