@@ -26,7 +26,7 @@ class Train:
 
     config: Annotated[Config, tyro.conf.arg(name="")]
     preset: Annotated[str, tyro.conf.arg(metavar="NAME")] = "paper"
-    """Preset for all values that are not given: paper, demo or smoke."""
+    """Preset for all values that are not given: paper, short, demo or smoke."""
     output: Annotated[Path | None, shown("PATH", "runs/TASK-ALGORITHM")] = None
     """Run directory."""
     descriptor: Annotated[str, shown("NAME", "that of the task's name")] = ""

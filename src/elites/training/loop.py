@@ -49,8 +49,8 @@ def build(
     name, FILE.py:FUNCTION, or a function of a problem and hyperparameters that returns an
     `Algorithm`.
 
-    The hyperparameters are those of the preset (paper, demo or smoke), or of the record `hp` if it
-    is given. Keyword arguments replace single ones.
+    The hyperparameters are those of the preset (paper, short, demo or smoke), or of the record
+    `hp` if it is given. Keyword arguments replace single ones.
     """
     return _build(task_of(task), algorithm, hyperparameters_of(preset, hp, hyperparameters))
 
