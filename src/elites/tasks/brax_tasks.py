@@ -49,7 +49,9 @@ def make(name: Name, options: dict[str, Any]) -> Task:
             state.replace(metrics=dict(state.metrics), info=dict(state.info)), action
         ),
         observation=lambda state: state.obs,
-        reward=lambda state: state.reward - (state.metrics[speed] if speed else 0.0),
+        reward=lambda before, action, state: (
+            state.reward - (state.metrics[speed] if speed else 0.0)
+        ),
         done=lambda state: state.done > 0.5,
         robot=_robot(name.environment, env, _MARGIN.get(backend, 0.0)),
         action_size=env.action_size,
@@ -66,17 +68,16 @@ def make(name: Name, options: dict[str, Any]) -> Task:
 def _environment(name: Name, backend: str) -> Any:
     """Return an environment of brax. Raises a ValueError if brax has none of that name."""
     title = names.title(str(name))
+    envs = simulation.load("brax.envs")
     with simulation.quiet():
-        import brax.envs
-
-        known = sorted(brax.envs._envs)
+        known = sorted(envs._envs)
         if name.environment not in known:
             raise ValueError(
                 f"task '{title}': brax has no environment '{name.environment}'."
                 f"{suggestion(name.environment, known)} Known: {', '.join(known)}"
             )
         try:
-            return brax.envs.get_environment(name.environment, backend=backend)
+            return envs.get_environment(name.environment, backend=backend)
         except Exception as error:  # not every environment has every back end
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             raise ValueError(
@@ -105,8 +106,7 @@ def _robot(environment: str, env: Any, margin: float) -> Robot | None:
 
     Contacts closer than `margin`, in m, count.
     """
-    import brax.contact
-
+    contacts = simulation.load("brax.contact")
     model = getattr(getattr(env, "sys", None), "mj_model", None)
     if model is None:
         return None
@@ -116,7 +116,7 @@ def _robot(environment: str, env: Any, margin: float) -> Robot | None:
         physics = state.pipeline_state
         contact = physics.contact
         if contact is None:
-            contact = brax.contact.get(env.sys, physics.x)
+            contact = contacts.get(env.sys, physics.x)
         if contact is None:
             return jnp.zeros(len(geoms))
         near = contact.dist <= margin

@@ -29,7 +29,6 @@ from elites.tasks.bounds import UNKNOWN
 from elites.tasks.task import Array
 
 FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3  # types of joints in a MuJoCo model
-_ALONG = np.eye(3)
 
 
 class Robot(NamedTuple):
@@ -212,39 +211,44 @@ _BY_NAME: dict[str, Callable[[str, Robot, dict[str, Any]], Descriptor]] = {
 }
 
 
-def _is_of_root(model: Any, joint: int) -> bool:
-    """Return whether a joint belongs to a body that moves freely or along the ground.
+def ground_coordinates(model: Any) -> dict[int, int]:
+    """Return the axes along which a robot moves in the ground plane, with their coordinates.
 
-    Such joints place the robot in the world. They are no joints of the robot itself.
+    The keys are 0 for x and 1 for y, and the values are indices into the joint positions of the
+    MuJoCo model. A robot whose first body has neither a free nor a sliding joint has none.
     """
-    body = model.jnt_bodyid[joint]
-    first = model.body_parentid[body] == 0
-    moved = [model.jnt_type[i] in (FREE, SLIDE) for i in _joints_of(model, body)]
-    return bool(first and any(moved) and len(moved) > 1)
-
-
-def _joints_of(model: Any, body: int) -> list[int]:
-    return [i for i in range(model.njnt) if model.jnt_bodyid[i] == body]
+    found = {}
+    for i in _joints_of(model, 1):
+        place = int(model.jnt_qposadr[i])
+        if model.jnt_type[i] == FREE:
+            found |= {0: place, 1: place + 1}
+        elif model.jnt_type[i] == SLIDE:
+            found |= {axis: place for axis in (0, 1) if abs(model.jnt_axis[i][axis]) > 0.5}
+    return dict(sorted(found.items()))
 
 
 def _ground_axes(task: str, robot: Robot) -> np.ndarray:
-    """Return the axes along which the robot's main body can move in the ground plane: x, y or both.
-
-    Raises a ValueError if there are none.
-    """
-    model = robot.model
-    found = set()
-    for i in _joints_of(model, 1):
-        if model.jnt_type[i] == FREE:
-            found |= {0, 1}
-        elif model.jnt_type[i] == SLIDE:
-            found |= {axis for axis in (0, 1) if abs(model.jnt_axis[i] @ _ALONG[axis]) > 0.5}
+    """Return the axes of `ground_coordinates`, or raise a ValueError if there are none."""
+    found = ground_coordinates(robot.model)
     if not found:
         raise ValueError(
             f"task '{task}': the robot's first body cannot move in the ground plane. Choose "
             "another descriptor="
         )
-    return np.array(sorted(found))
+    return np.array(list(found))
+
+
+def _is_of_root(model: Any, joint: int) -> bool:
+    """Return whether a joint places the robot in the world, and is no joint of the robot itself.
+
+    These are the joints of a first body that can move along the ground.
+    """
+    return bool(model.jnt_bodyid[joint] == 1 and ground_coordinates(model))
+
+
+def _joints_of(model: Any, body: int) -> list[int]:
+    """Return the indices of the joints of a body."""
+    return [i for i in range(model.njnt) if model.jnt_bodyid[i] == body]
 
 
 # ------------------------------------------------------------------------------ of the user's own

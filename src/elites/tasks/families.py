@@ -96,6 +96,27 @@ def descriptor(text: str) -> str:
     return text
 
 
+def range_of(text: str) -> tuple[float, float]:
+    """Return an option's value as a range of numbers: 0.7/inf."""
+    try:
+        low, high = map(float, text.split("/"))
+    except ValueError:
+        low, high = math.nan, math.nan
+    if not low < high:
+        raise ValueError(f"must be a lowest and a highest number, such as 0.7/inf, got '{text}'")
+    return low, high
+
+
+def implementation(text: str) -> str:
+    """Return an option's value as the name of an implementation of MJX. Warp is refused."""
+    if text == "warp":
+        raise ValueError(
+            "cannot be warp, because parts of its state are shared by all robots of a batch. Leave "
+            "the option out, or use impl=jax"
+        )
+    return one_of("jax")(text)
+
+
 COMMON: dict[str, Callable[[str], Any]] = {
     "descriptor": descriptor,
     "low": numbers,
@@ -155,6 +176,31 @@ FAMILIES: dict[str, Family] = {
             "backend": one_of("spring", "positional", "generalized", "mjx"),
             "forward_reward": yes_or_no,
         },
+    ),
+    "playground": Family(
+        summary="environments of MuJoCo Playground, such as HopperHop, CheetahRun, WalkerWalk",
+        example="playground:WalkerWalk",
+        module="elites.tasks.playground_tasks",
+        packages=("mujoco_playground", "mujoco.mjx"),
+        extra="playground",
+        distributions=("playground", "mujoco", "mujoco-mjx"),
+        own_options={"impl": implementation},
+    ),
+    "mjx": Family(
+        summary="a MuJoCo model of your own, simulated by MJX",
+        example="mjx:FILE.xml,feet=GEOM/GEOM",
+        module="elites.tasks.mjx_tasks",
+        packages=("mujoco", "mujoco.mjx"),
+        extra="mjx",
+        distributions=("mujoco", "mujoco-mjx"),
+        own_options={
+            "reward": function,
+            "done": function,
+            "observation": function,
+            "healthy": range_of,
+            "substeps": whole,
+        },
+        needs_file=True,
     ),
 }
 """Families of tasks, keyed by the beginning of their names."""

@@ -7,6 +7,7 @@ descriptor, the bounds and the options that all simulators share.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import warnings
 from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ class World(NamedTuple):
     reset: Callable[[Array], Any]  # (key) -> state
     step: Callable[[Any, Array], Any]  # (state, action in [-1, 1]) -> state
     observation: Callable[[Any], Array]  # (state) -> [O]
-    reward: Callable[[Any], Array]  # (state) -> []
+    reward: Callable[[Any, Array, Any], Array]  # (state before, action, state) -> []
     done: Callable[[Any], Array]  # (state) -> [] bool
     robot: Robot | None
     action_size: int
@@ -55,6 +56,12 @@ def quiet() -> Iterator[None]:
         yield
 
 
+def load(module: str) -> Any:
+    """Import a module of a simulator without what it prints and warns of, and return it."""
+    with quiet():
+        return importlib.import_module(module)
+
+
 def make(name: Name, world: World, options: dict[str, Any]) -> Task:
     """Return the task of an environment with the options of its name.
 
@@ -74,12 +81,12 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
     if len(size) != 1:
         raise ValueError(f"task '{title}': its observation must be a vector, got the shape {size}")
 
-    def seen(memory: Any, before: Any, state: Any) -> TaskState:
+    def seen(memory: Any, before: Any, state: Any, reward: Array) -> TaskState:
         memory, described = descriptor.measure(memory, before, state)
         return TaskState(
             inner=_Inner(state, memory),
             observation=jnp.asarray(world.observation(state), jnp.float32),
-            reward=jnp.asarray(world.reward(state), jnp.float32),
+            reward=jnp.asarray(reward, jnp.float32),
             done=world.done(state),
             descriptor=described.astype(jnp.float32),
         )
@@ -87,12 +94,13 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
     def reset(key: Array) -> TaskState:
         with in_simulator():
             state = reset_world(key)
-            return seen(descriptor.start(state), state, state)._replace(reward=jnp.zeros(()))
+            return seen(descriptor.start(state), state, state, jnp.zeros(()))
 
     def step(before: TaskState, action: Array) -> TaskState:
         with in_simulator():
-            state = world.step(before.inner.state, action)
-            return seen(before.inner.memory, before.inner.state, state)
+            old, memory = before.inner
+            state = world.step(old, action)
+            return seen(memory, old, state, world.reward(old, action, state))
 
     return Task(
         name=title,
