@@ -51,6 +51,8 @@ UP, DOWN, LEFT, RIGHT = (0, 1), (0, -1), (-1, 0), (1, 0)
         ((0.9, 0.205), LEFT, (0.5, 0.205)),
         ((-0.75, -0.9), UP, (-0.75, 0.2)),  # past the end of the lower wall
         ((0.75, 0.9), DOWN, (0.75, -0.49)),
+        ((1.0, -0.9), UP, (1.0, -0.5)),  # there is no way between a wall and the border
+        ((-1.0, 0.9), DOWN, (-1.0, 0.21)),
         ((0.0, -0.9), LEFT, (-1.0, -0.9)),  # the border
         ((0.0, -0.9), RIGHT, (1.0, -0.9)),
         ((0.9, 0.8), UP, (0.9, 1.0)),
@@ -96,7 +98,7 @@ def test_the_way_to_the_goal_is_an_s_and_ends_there():
 def test_the_point_is_drawn_where_it_is():
     scene = scene_of(POINT)
     state = POINT.reset(jax.random.key(0))._replace(inner=jnp.array([0.25, -0.75]))
-    np.testing.assert_allclose(scene.poses(state), [[0.25, -0.75, 0.03, 1, 0, 0, 0]], rtol=1e-6)
+    np.testing.assert_allclose(scene.poses(state), [[0.25, -0.75, 0.04, 1, 0, 0, 0]], rtol=1e-6)
     boxes = [shape for shape in scene.shapes if shape.kind == "box"]
     lower = boxes[0]
     np.testing.assert_allclose(np.subtract(lower.position, lower.size)[:2], (-0.5, -0.5))

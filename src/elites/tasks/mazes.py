@@ -14,6 +14,7 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from elites import physics
 from elites.physics import Shape
@@ -32,12 +33,15 @@ class Wall(NamedTuple):
     high: tuple[float, float]
 
 
-POINT_WALLS = (Wall((-0.5, -0.5), (1.0, -0.49)), Wall((-1.0, 0.2), (0.5, 0.21)))
-"""Walls of `point_maze`, in a square from -1 to 1. The way to the goal is an S."""
+POINT_WALLS = (Wall((-0.5, -0.5), (1.1, -0.49)), Wall((-1.1, 0.2), (0.5, 0.21)))
+"""Walls of `point_maze`, in a square from -1 to 1. The way to the goal is an S.
+
+They end outside of the square, so that nothing passes between a wall and the border.
+"""
 POINT_START, POINT_GOAL, POINT_GOAL_SIDE = (0.0, -0.85), (-0.5, 0.8), 0.1
 _POINT_SPEED = 0.1  # distance that the point moves in one step at a full action
 _POINT_LENGTH = 200
-_POINT_RADIUS = 0.03  # for drawing
+_POINT_RADIUS = 0.04  # for drawing
 
 
 @functools.cache
@@ -109,7 +113,8 @@ def _point_scene() -> Scene:
         Wall((-1 - border, -1), (-1, 1)),
         Wall((1, -1), (1 + border, 1)),
     ]
-    boxes = [_box(wall.low, wall.high, 2 * _POINT_RADIUS) for wall in (*POINT_WALLS, *sides)]
+    inside = [Wall(*np.clip(wall, -1.0, 1.0).tolist()) for wall in POINT_WALLS]
+    boxes = [_box(wall.low, wall.high, 2 * _POINT_RADIUS) for wall in (*inside, *sides)]
     half = POINT_GOAL_SIDE / 2
     low, high = ((c - half for c in POINT_GOAL), (c + half for c in POINT_GOAL))
     goal = _box(tuple(low), tuple(high), 0.004)

@@ -74,16 +74,16 @@ export function createFloor(renderer, width, side, one, other) {
 
 /**
  * Return the mesh of a ribbon on the ground along the path of the first body. Its width is
- * proportional to the robot's size. `ground` is the height of the floor.
+ * proportional to `markSize`. `ground` is the height of the floor.
  */
-export function createTrail(poses, robotSize, ground) {
+export function createTrail(poses, markSize, ground) {
   const points = new Float32Array(poses.frames * 6);
   const [here, next, across] = [new THREE.Vector3(), new THREE.Vector3(), new THREE.Vector3(0, 1, 0)];
-  const [halfWidth, height] = [0.035 * robotSize, ground + 0.008 * robotSize];
+  const [halfWidth, height] = [0.035 * markSize, ground + 0.008 * markSize];
   for (let i = 0; i < poses.frames; i++) {
     poses.position(i, 0, here).setZ(0);
     poses.position(Math.min(i + 1, poses.frames - 1), 0, next).setZ(0).sub(here);
-    if (next.length() > 1e-4 * robotSize) across.set(-next.y, next.x, 0).normalize();
+    if (next.length() > 1e-4 * markSize) across.set(-next.y, next.x, 0).normalize();
     points.set([here.x + across.x * halfWidth, here.y + across.y * halfWidth, height,
       here.x - across.x * halfWidth, here.y - across.y * halfWidth, height], i * 6);
   }
@@ -97,12 +97,12 @@ export function createTrail(poses, robotSize, ground) {
 }
 
 /**
- * Return the mesh of a ring on the ground at (x, y). The radii are in units of the robot's size, and
+ * Return the mesh of a ring on the ground at (x, y). The radii are in units of `markSize`, and
  * `ground` is the height of the floor.
  */
-export function createRing([x, y], outer, inner, robotSize, ground) {
-  const geometry = new THREE.RingGeometry(inner * robotSize, outer * robotSize, 40);
+export function createRing([x, y], outer, inner, markSize, ground) {
+  const geometry = new THREE.RingGeometry(inner * markSize, outer * markSize, 40);
   const ring = new THREE.Mesh(geometry, new THREE.MeshBasicMaterial({ side: THREE.DoubleSide }));
-  ring.position.set(x, y, ground + 0.012 * robotSize);
+  ring.position.set(x, y, ground + 0.012 * markSize);
   return ring;
 }

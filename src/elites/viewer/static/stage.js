@@ -15,8 +15,8 @@ const vector = new THREE.Vector3(); // for intermediate results
  * the user turns the camera. Throws an Error if the browser has no WebGL.
  */
 export function createStage(canvas, scene, colour, onCamera) {
-  const stage = { ...createWorld(canvas, scene), canvas, colour, floor: null, ground: floorHeight(scene), ...unloaded(), mode: "follow",
-    orbit: INITIAL_ORBIT, robotSize: 1, middle: new THREE.Vector3(), squareSide: 1, fixedView: { target: new THREE.Vector3(), radius: 1 } };
+  const stage = { ...createWorld(canvas, scene), canvas, colour, floor: null, ground: floorHeight(scene), startsFixed: scene.camera === "fixed", ...unloaded(), mode: "follow",
+    orbit: INITIAL_ORBIT, robotSize: 1, markSize: 1, middle: new THREE.Vector3(), squareSide: 1, fixedView: { target: new THREE.Vector3(), radius: 1 } };
   const repaint = oncePerFrame(() => draw(stage));
   onCameraInput(canvas, (change) => {
     stage.orbit = changeOrbit(stage.orbit, change);
@@ -94,14 +94,14 @@ function loadRecording(stage, recording) {
   bodies.forEach((body) => (body.visible = stage.poses !== null));
   if (!stage.poses) return;
   measure(stage);
-  stage.trail = createTrail(stage.poses, stage.robotSize, ground);
+  stage.trail = createTrail(stage.poses, stage.markSize, ground);
   world.add(stage.trail);
   if (isPositionDescriptor(stage, recording)) {
     // A ring for the requested position, and a dot for the reached one.
-    const { robotSize } = stage;
+    const { markSize } = stage;
     stage.rings = [
-      createRing(recording.requested, 0.35, 0.25, robotSize, ground),
-      createRing(recording.reached, 0.11, 0, robotSize, ground),
+      createRing(recording.requested, 0.35, 0.25, markSize, ground),
+      createRing(recording.reached, 0.11, 0, markSize, ground),
     ];
     world.add(...stage.rings);
     for (const { position } of stage.rings) stage.pathBox.expandByPoint(position);
@@ -122,6 +122,9 @@ function measure(stage) {
   Object.assign(stage, { robotSize: size, middle, squareSide: 10 ** Math.round(Math.log10(size)) });
   for (let i = 0; i < poses.frames; i++) pathBox.expandByPoint(poses.position(i, 0, vector));
   for (const part of scenery) pathBox.expandByObject(part); // the fixed camera shows the walls too
+  // Trail and rings are as large as the robot, or large enough for a camera that sees the whole scene.
+  const wholeSize = stage.startsFixed ? 0.15 * (pathBox.getSize(vector).length() / 2) : 0;
+  stage.markSize = Math.max(size, wholeSize);
 }
 
 /** Move the bodies of a stage to their poses in a frame. */
