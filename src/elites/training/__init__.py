@@ -11,7 +11,8 @@
     episodes.py    recorded episodes as transitions to learn from
     searches.py    save and load such a search
     builders.py    algorithms by name, by FILE.py:FUNCTION, or as functions
-    progress.py    progress of training on the terminal
+    calibrating.py requests at which an actor hits the cells of an archive
+    display.py     progress of training on the terminal
     stopping.py    stop training from a callback or with Ctrl-C
 
 A level below, `elites.build(task, name)` gives `start(key)` and `step(state, key)`.

@@ -93,6 +93,7 @@ class Batched(Generic[S]):
         self._request_actor = self.over_seeds(
             functools.partial(reevaluation.request_actor, algorithm)
         )
+        self._request_at = self.over_seeds(functools.partial(reevaluation.request_at, algorithm))
         self._score = self.over_seeds(functools.partial(reevaluation.score, algorithm.problem))
         self.constant_axes: tuple[int, ...] = ()
         """Axes of the descriptor that are constant over the initial policies, after `start`."""
@@ -186,10 +187,8 @@ class Batched(Generic[S]):
                 request = self._request_actor(archive, actors, chunk, chunk_keys)
                 actor.append(_results(self.compiled.evaluate(request), slice(batch)))
 
-        def joined(parts: list[Results]) -> Results:
-            return jax.tree.map(lambda *a: jnp.concatenate(a, axis=1)[:, :cells], *parts)
-
-        return self._score(archive, joined(elites), joined(actor) if actor else None)
+        of_actor = _joined(actor, cells) if actor else None
+        return self._score(archive, _joined(elites, cells), of_actor)
 
     def evaluate(self, policies: Array, actors: Array | None, keys: Array) -> Evaluation:
         """Run one episode of each of the policies [seeds, batch, P] and return the results.
@@ -210,6 +209,20 @@ class Batched(Generic[S]):
                 key=keys,
             )
         )
+
+    def roll_out_actor(self, actors: Array, descriptors: Array, keys: Array) -> Results:
+        """Roll out the actor of each seed at `descriptors` [seeds, n, D] and return the results.
+
+        `actors` [seeds, P] and `keys` [seeds] belong to the seeds.
+        """
+        self._make_kernel_directory()
+        batch, count = self.algorithm.batch, descriptors.shape[1]
+        parts: list[Results] = []
+        for start in range(0, count, batch):
+            rows = jnp.minimum(jnp.arange(start, start + batch), count - 1)
+            request = self._request_at(actors, descriptors[:, rows], iteration_keys(keys, start))
+            parts.append(_results(self.compiled.evaluate(request), slice(batch)))
+        return _joined(parts, count)
 
     def compile(self, state: S, keys: Array) -> int:
         """Compile the stages of an iteration and return the memory, in bytes, that it needs.
@@ -311,3 +324,8 @@ def _results(evaluation: Evaluation, rows: slice) -> Results:
     return Results(
         evaluation.fitness[:, rows], evaluation.descriptors[:, rows], evaluation.valid[:, rows]
     )
+
+
+def _joined(parts: list[Results], count: int) -> Results:
+    """Return the results of several batches as one, without the padding after `count` episodes."""
+    return jax.tree.map(lambda *a: jnp.concatenate(a, axis=1)[:, :count], *parts)
