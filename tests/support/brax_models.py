@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from elites.tasks import simulation
+
 ROBOTS = (
     "hopper", "walker2d", "half_cheetah", "ant", "humanoid", "humanoidstandup", "swimmer",
     "reacher", "pusher", "inverted_pendulum", "inverted_double_pendulum",
@@ -20,7 +22,9 @@ def load(name: str) -> Any:
     brax = importlib.util.find_spec("brax")
     if brax is None or brax.origin is None:
         pytest.skip("LEFT OUT: needs brax, elites[brax]")
-    return mujoco.MjModel.from_xml_path(str(Path(brax.origin).parent / f"envs/assets/{name}.xml"))
+    path = Path(brax.origin).parent / f"envs/assets/{name}.xml"
+    with simulation.quiet():
+        return mujoco.MjModel.from_xml_path(str(path))
 
 
 def posed(name: str) -> tuple[Any, Any]:

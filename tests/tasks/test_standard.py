@@ -85,6 +85,13 @@ def test_tasks_of_brax_under_their_standard_names(name, observation, action, low
     assert ("without that for forward speed" in task.reward_text) == (name == "humanoid_omni")
 
 
+def test_making_a_task_writes_no_log(tmp_path, monkeypatch):
+    """MuJoCo warns of this model, by default in a file in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    brax_models.load("half_cheetah")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_robots_without_a_reward_for_speed_are_refused():
     pytest.importorskip("brax", reason="LEFT OUT: needs brax, elites[brax]")
     with pytest.raises(ValueError, match="inverted_pendulum of brax has no reward for forward"):

@@ -50,10 +50,20 @@ class _Inner(NamedTuple):
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Discard what simulators print and warn of when they are imported or load a model."""
+    """Discard what simulators print and warn of when they are imported or load a model.
+
+    MuJoCo would write its warnings to a file in the working directory.
+    """
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        yield
+        import mujoco
+
+        before = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(lambda text: None)
+        try:
+            yield
+        finally:
+            mujoco.set_mju_user_warning(before)
 
 
 def load(module: str) -> Any:
