@@ -120,5 +120,8 @@ def calibrate(
 def _scores(batched: Batched, archive: Archive, results: Results) -> Reevaluation:
     """Return the scores of rollouts that were made for the centroids of all filled cells."""
     aimed = archive._replace(descriptors=archive.centroids)
-    score = batched.over_seeds(functools.partial(reevaluation.score, batched.algorithm.problem))
+    algorithm = batched.algorithm
+    score = batched.over_seeds(
+        functools.partial(reevaluation.score, algorithm.problem, offset=algorithm.qd_offset)
+    )
     return jax.tree.map(np.asarray, score(aimed, results, None))
