@@ -99,6 +99,12 @@ def test_the_way_to_the_goal_is_an_s_and_ends_there():
     np.testing.assert_allclose(states.reward, -distance, atol=1e-6)
 
 
+def test_no_return_is_below_the_offset_of_the_qd_score():
+    """The farthest corner of the square, where the point stays for all 200 steps."""
+    states = driven((1.0, -1.0), *[(1, -1)] * 24)
+    assert POINT.qd_offset == pytest.approx(200 * states.reward[-1]) == pytest.approx(-468.6, 1e-4)
+
+
 def test_the_point_is_drawn_where_it_is():
     scene = scene_of(POINT)
     state = POINT.reset(jax.random.key(0))._replace(inner=jnp.array([0.25, -0.75]))
@@ -167,6 +173,7 @@ def test_the_ant_pays_for_its_distance_to_the_goal(thrown):
     _, _, (positions, rewards, observations), _ = thrown
     expected = -np.hypot(positions[..., 0] - 35.0, positions[..., 1])
     np.testing.assert_allclose(rewards, expected, rtol=1e-5)
+    assert tasks.make("ant_maze").qd_offset == pytest.approx(-1000 * np.hypot(40, 40))
     np.testing.assert_allclose(
         observations[..., :2], (np.clip(positions[..., :2], -5, 40) - 17.5) / 22.5, atol=1e-5
     )

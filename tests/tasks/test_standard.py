@@ -78,6 +78,7 @@ def test_tasks_of_brax_under_their_standard_names(name, observation, action, low
     assert (task.observation_size, task.action_size) == (observation, action)
     assert (task.descriptor_low, task.descriptor_high) == (low, high)
     assert task.episode_length == 1000
+    assert task.qd_offset == {"hopper_uni": -900.0, "halfcheetah_uni": -9231.0}.get(name, 0.0)
     assert tasks.is_built_in(task)
     assert tasks.lasting_name(task) == tasks.lasting_name(name) == name
     assert "brax" in tasks.versions(task)

@@ -22,7 +22,7 @@ from elites import references
 from elites.core.catalogue import suggestion
 from elites.names import absolute, short_name
 from elites.tasks import families
-from elites.tasks.standard import STANDARD
+from elites.tasks.standard import QD_OFFSETS, STANDARD
 
 if TYPE_CHECKING:
     from elites.tasks.task import Task
@@ -173,8 +173,9 @@ def _simulated(name: str) -> Task:
 
 @functools.cache
 def _standard(name: str) -> Task:
-    """Return the task with this standard name. It differs from its original in the name alone."""
-    task = dataclasses.replace(make(STANDARD[name]), name=name)
+    """Return the task with this standard name. It may have a QD offset of its own."""
+    offset = QD_OFFSETS.get(name, 0.0)
+    task = dataclasses.replace(make(STANDARD[name]), name=name, qd_offset=offset)
     _SIMULATED[name] = task
     return task
 

@@ -19,6 +19,7 @@ from elites.tasks.task import Array, Task, TaskState
 from elites.tasks.walker import touching
 
 _FEET = ("$ Body 4", "$ Body 7", "$ Body 10", "$ Body 13")
+_QD_OFFSET = -3240.0  # 3.24 for each step, as in QDax
 _LOW, _HIGH = 0.2, 1.0  # the episode ends when the z of the torso is outside
 
 
@@ -74,6 +75,7 @@ def ant_uni() -> Task:
         summary="A four-legged robot that must find every way of walking forward",
         observation_layout=layout,
         observation_ranges=tuple((foot, 0.0, 1.0) for foot in range(len(feet))),
+        qd_offset=_QD_OFFSET,
         reward_text=(
             "forward speed in m/s + 1 - 0.5 |a|^2 - 0.0005 sum(clip(contact, -1, 1)^2), contact "
             "being the change of each body's velocity by contacts"

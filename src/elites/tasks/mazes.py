@@ -71,6 +71,7 @@ def point_maze() -> Task:
         reset=reset,
         step=step,
         scene=_point_scene(),
+        qd_offset=-farthest * _POINT_LENGTH,
         summary="A point that must reach every position of a maze, and a goal behind two walls",
         observation_layout=(("position x, y", 2),),
         observation_ranges=((0, -1.0, 1.0), (1, -1.0, 1.0)),
@@ -169,6 +170,7 @@ def ant_maze() -> Task:
     """Return the task `ant_maze`: the robot of `ant_omni` in a maze of 45 by 45 m."""
     model = _ant_model()
     middle, half = (_ANT_LOW + _ANT_HIGH) / 2, (_ANT_HIGH - _ANT_LOW) / 2
+    farthest = math.hypot(*(max(c - _ANT_LOW, _ANT_HIGH - c) for c in ANT_GOAL))
     layout = (
         (f"torso x, y, clipped to the bounds, minus {middle:g} m, over {half:g} m", 2),
         ("torso z in m", 1),
@@ -207,6 +209,7 @@ def ant_maze() -> Task:
         summary="The ant in a maze, with a goal that walls hide",
         observation_layout=layout,
         observation_ranges=((0, -1.0, 1.0), (1, -1.0, 1.0)),
+        qd_offset=-farthest * _ANT_LENGTH,
         reward_text=f"- distance of the torso to the goal at {ANT_GOAL} in m",
         descriptor_text="final torso x, y in m",
         descriptor_names=("final x", "final y"),

@@ -25,6 +25,9 @@ STANDARD: dict[str, str] = {
 }
 """Names of tasks, keyed by the standard names that stand for them."""
 
+QD_OFFSETS: dict[str, float] = {"hopper_uni": -900.0, "halfcheetah_uni": -9231.0}
+"""QD offsets of those that have one: the offsets of QDax for a step, times 1,000 steps."""
+
 
 def needed(name: str) -> str:
     """Return what must be installed for a standard name, in words. Empty if nothing is missing."""
