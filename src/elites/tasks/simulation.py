@@ -56,8 +56,7 @@ def quiet() -> Iterator[None]:
     """
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        import mujoco
-
+        mujoco: Any = importlib.import_module("mujoco")
         before = mujoco.get_mju_user_warning()
         mujoco.set_mju_user_warning(lambda text: None)
         try:
