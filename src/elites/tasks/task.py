@@ -15,6 +15,7 @@ import jax
 from elites.core.types import check_bounds, check_lengthscale, check_offset, check_ranges, numbers
 from elites.physics import Model
 from elites.tasks.axes import Axis, check_texts, make_axes
+from elites.tasks.scenes import Scene
 
 Array = jax.Array
 
@@ -56,6 +57,8 @@ class Task:
     """Body model to draw. It needs `bodies` too."""
     bodies: Callable[[TaskState], Array] | None = None
     """Function that returns the state [13, B] of the bodies of the body model."""
+    scene: Scene | None = None
+    """What to draw of a task without a body model, such as a robot of another simulator."""
     summary: str = ""
     observation_layout: tuple[tuple[str, int], ...] = ()
     """Parts of the observation, in order: what each part is, and how many numbers it has."""
