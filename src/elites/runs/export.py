@@ -1,9 +1,10 @@
 """Export a policy of a run to a file for other programs.
 
-A file holds a plain network: dense layers with ReLU between them and tanh at the end. A
+A file holds a plain network: dense layers, the run's activation between them and tanh at the end. A
 descriptor-conditioned actor takes (observation, descriptor in task units): the scaling of the
-descriptor to [-1, 1] is folded into the first layer. Every file is read back, and its actions are
-compared with those of JAX.
+descriptor to [-1, 1] is folded into the first layer. Observations are those of the task: where a
+run normalises them, that is part of its networks already (`core/normalisation.py`). Every file is
+read back, and its actions are compared with those of JAX.
 """
 
 from __future__ import annotations
@@ -96,12 +97,14 @@ def actor_at(
             f"--descriptor needs {problem.descriptor_size} finite numbers for "
             f"'{problem.name}', got {' '.join(map(str, descriptor))}"
         )
-    asked = calibrating.request(directory, run.seeds[index], iteration, wanted, problem.weights)
+    found = calibrating.request(directory, run.seeds[index], iteration, wanted, problem.weights)
+    asked = wanted if found is None else found
     target = problem.normalise(jnp.asarray(asked, jnp.float32)[None])
     policy = networks.fold(td3.actor, jnp.asarray(actor.parameters), target)[0]
     network = problem.policy(td3.actor.sizes[1:-1])
     shown = [round(float(value), 6) for value in asked]
     what = f"the actor for the descriptor {list(map(float, wanted))}, asked for {shown}"
+    what += " (calibrated)" if found is not None else " (not calibrated)"
     information = {
         "task": problem.name,
         "algorithm": run.algorithm.name,
@@ -109,6 +112,7 @@ def actor_at(
         "what": what,
         "descriptor": list(map(float, wanted)),
         "request": shown,
+        "calibrated": found is not None,
     }
     return Elite(
         np.asarray(policy), float("nan"), wanted, -1, "actor", iteration, network
@@ -122,7 +126,8 @@ def network_of(policy: Elite | Actor, information: dict[str, Any]) -> Network:
     """
     if isinstance(policy, Elite):
         layers = networks.unflatten(policy.network, jnp.asarray(policy.policy))
-        return Network(_numbers(layers), policy.network.sizes[0], 0, information)
+        shape = policy.network
+        return Network(_numbers(layers), shape.sizes[0], 0, shape.activation, information)
     learner, problem = policy.algorithm.main_td3, policy.algorithm.problem
     assert learner is not None
     layers = networks.unflatten(learner.actor, jnp.asarray(policy.parameters))
@@ -134,7 +139,8 @@ def network_of(policy: Elite | Actor, information: dict[str, Any]) -> Network:
         bias = bias - asked.T @ ((high + low) / (high - low))
         kernel = np.concatenate([kernel[:-size], asked * (2 / (high - low))[:, None]])
     first = (kernel.astype(np.float32), bias.astype(np.float32))
-    return Network([first, *rest], problem.observation_size, size, information)
+    activation = learner.actor.activation
+    return Network([first, *rest], problem.observation_size, size, activation, information)
 
 
 def _numbers(layers) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -202,6 +202,7 @@ def problem(task: Task) -> Problem:
         rollout=functools.partial(rollout, task),
         final_descriptor=task.episode_descriptor == "final",
         observation_ranges=task.observation_ranges,
+        qd_offset=task.qd_offset,
     )
 
 

@@ -126,8 +126,11 @@ class Elites(Sequence[Elite]):
 
     @property
     def qd_score(self) -> float:
-        """QD-score of the archive: the sum of the elites' fitness."""
-        return float(self.fitness.sum())
+        """QD-score of the archive: the sum of the elites' fitness minus the offset.
+
+        The offset is 0 unless the task or a hyperparameter sets it, see `Algorithm.qd_offset`.
+        """
+        return float(archives.above(self.fitness, self.algorithm.qd_offset).sum())
 
     def nearest(self, descriptor: ArrayLike) -> Elite:
         """Return the elite whose descriptor is nearest to `descriptor` [D], given in task units.
@@ -246,6 +249,8 @@ class Source:
     """The argument `task` of `train`."""
     given_algorithm: str | Builder | None = None
     """The argument `algorithm` of `train`."""
+    start_from: str = ""
+    """Directory of the run whose archive the run started from. Empty if there is none."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -273,7 +278,8 @@ class Run(Generic[S]):
     @functools.cached_property
     def best(self) -> int:
         """Index in `seeds` of the seed with the highest QD-score."""
-        scores = jax.vmap(lambda archive: archives.summary(archive).qd_score)(self.archives)
+        offset = self.algorithm.qd_offset
+        scores = jax.vmap(lambda archive: archives.summary(archive, offset).qd_score)(self.archives)
         return int(np.argmax(np.asarray(scores)))
 
     @functools.cached_property
@@ -362,7 +368,7 @@ class Run(Generic[S]):
     def calibrate(
         self, rounds: int = calibrating.ROUNDS, progress: Callable[[int], object] | None = None
     ) -> Calibrated:
-        """Search, for each cell, the request at which the actor reaches the cell, and return them.
+        """Search, for each cell, for the request at which the actor reaches it, and return all.
 
         Every round rolls out the actor once for each cell. `progress` is called with the number of
         rounds that are done. Raises a ValueError if the run has no actor that takes a descriptor.
