@@ -98,7 +98,7 @@ def test_distances_of_feet_are_those_of_brax(robot):
 
     @jax.jit
     def distances(place, rotation):
-        with simulation._in_simulator():
+        with simulation.in_simulator():
             x = simulation.load("brax.base").Transform(pos=place, rot=rotation)
             contact = simulation.load("brax.contact").get(sys, x)
             of_brax = [
