@@ -21,8 +21,10 @@ from jax.sharding import Mesh, PartitionSpec
 from elites.core import reevaluation
 from elites.core.algorithm import Algorithm, Metrics, Round, S, SearchState
 from elites.core.archive import Archive
+from elites.core.evaluation import rows_outside
 from elites.core.reevaluation import Reevaluation, Results
 from elites.core.types import Array, Evaluation, Request
+from elites.training.outside import EvaluateOutside
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -81,7 +83,7 @@ class Batched(Generic[S]):
             init=self._stage("init", algorithm.init),
             first=self._stage("first", algorithm.first),
             train=self._stage("train", algorithm.train),
-            evaluate=self._stage("evaluate", algorithm.evaluate),
+            evaluate=self._evaluate_stage(),
             rounds=tuple(
                 Round(self._stage("ask", ask), self._stage("tell", tell), evaluations)
                 for ask, tell, evaluations in algorithm.rounds
@@ -97,6 +99,14 @@ class Batched(Generic[S]):
 
     def _stage(self, name: str, function: Callable[P, T]) -> Callable[P, T]:
         return self.over_seeds(function, *STAGES[name])
+
+    def _evaluate_stage(self) -> Callable[[Request], Evaluation]:
+        """Return the compiled stage `evaluate`, or one that runs episodes outside of JAX."""
+        algorithm, problem = self.algorithm, self.algorithm.problem
+        if problem.outside is None:
+            return self._stage("evaluate", algorithm.evaluate)
+        rows = functools.partial(rows_outside, problem, algorithm.main_td3)
+        return EvaluateOutside(algorithm, self._stage("evaluate", rows))
 
     def over_seeds(
         self, function: Callable[P, T], donate: bool = False, concurrent: bool = False
@@ -200,6 +210,16 @@ class Batched(Generic[S]):
             )
         )
 
+    def evaluation_shapes(self, request: Request) -> Evaluation:
+        """Return the results of a request with shapes and types in place of arrays.
+
+        Nothing is computed or compiled. The arrays of the request may be shapes as well.
+        """
+        evaluate = self.compiled.evaluate
+        if isinstance(evaluate, EvaluateOutside):
+            return evaluate.shapes(jax.eval_shape(evaluate.rows, request))
+        return jax.eval_shape(evaluate, request)
+
     def compile(self, state: S, keys: Array) -> int:
         """Compile the stages of an iteration and return the memory, in bytes, that it needs.
 
@@ -214,10 +234,18 @@ class Batched(Generic[S]):
             sizes.append(_compiled_size(lowered.compile()))
             return _shapes(cast(T, lowered.out_info))
 
+        def evaluated(request: Request) -> Evaluation:
+            evaluate = self.compiled.evaluate
+            if not isinstance(evaluate, EvaluateOutside):
+                return shapes_after(evaluate, request)
+            evaluation = evaluate.shapes(shapes_after(evaluate.rows, request))
+            sizes[-1] += size_in_bytes(evaluation)  # beside the policies
+            return evaluation
+
         state, _ = shapes_after(self.compiled.train, state, keys)
         for ask, tell, _ in self.compiled.rounds:
             request = shapes_after(ask, state, keys)
-            evaluation = shapes_after(self.compiled.evaluate, request.to_evaluate())
+            evaluation = evaluated(request.to_evaluate())
             sizes.append(sizes[-1] + held)  # the state stays in memory during rollouts
             state, _ = shapes_after(tell, state, request, evaluation)
         return max(sizes)
@@ -273,8 +301,8 @@ def reevaluation_keys(keys: Array) -> Array:
 # --------------------------------------------------------------------------------- shapes and sizes
 
 
-def size_in_bytes(tree: SearchState) -> int:
-    """Return the total size in bytes of a state's arrays. The state may hold shapes only."""
+def size_in_bytes(tree: SearchState | Evaluation) -> int:
+    """Return the total size in bytes of a state's arrays. They may be shapes only."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
