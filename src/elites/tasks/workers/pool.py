@@ -130,14 +130,16 @@ class Pool:
                 self._selector.unregister(channel)
         worker.close(at_once)
 
-    def _events(self) -> Iterator[Connection]:
-        """Wait until something happens. Yields the workers that have answered or died."""
+    def _events(self) -> list[Connection]:
+        """Wait until something happens. Returns the workers that have answered or died."""
+        found = []
         for key, _ in self._selector.select():
-            worker, has_answered = key.data
-            if has_answered:
-                yield worker
+            worker, is_answer = key.data
+            if is_answer:
+                found.append(worker)
             elif not worker.read_output():
                 self._selector.unregister(key.fileobj)
+        return found
 
     def _receive(self, worker: Connection, commit: Commit) -> bool:
         """Handle the answers of a worker. Returns False if it has died."""
