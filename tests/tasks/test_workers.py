@@ -319,7 +319,7 @@ def is_alive(pid: int) -> bool:
     ],
 )
 def test_what_cannot_be_trained_on_is_refused_in_one_line(spec, message):
-    with pytest.raises(ValueError, match="^task 'gymnasium:test': ") as caught:
+    with pytest.raises(ValueError, match=r"^task 'gymnasium:test': ") as caught:
         family.build("gymnasium:test", spec, {})
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
