@@ -1,8 +1,9 @@
-"""Compare recorded runs of `dcg_me`, `dcrl_me` and the setting of `progress_me`: table and figure.
+"""Compare recorded runs of `progress_me`, `dcrl_me` and `dcg_me`: tables and a figure.
 
     python benchmarks/progress.py --output docs/images/progress.png
 
-Reads the tables of docs/results. The runs of `progress_me` are those of the third screening round.
+Reads `docs/results/progress_me/TASK.ALGORITHM.seeds_A-B.csv` and the tables of re-evaluations
+beside them. The page `docs/progress.md` shows the output.
 """
 
 from __future__ import annotations
@@ -19,75 +20,129 @@ from scipy import stats
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results"
-TASKS = {  # title, the paper's QD-score after a million evaluations, where the tests are made
-    "ant": ("Ant-Omni", 8.7, 38_656),
-    "anttrap": ("AntTrap-Omni", 7.2, 38_656),
-    "hexapod": ("Hexapod-Omni", 6.5, 33_536),
-    "walker": ("Walker-Uni", 9.8, 38_656),
+RESULTS = Path(__file__).parent.parent / "docs" / "results" / "progress_me"
+TASKS = {  # title, the paper's QD-score after a million evaluations, and the budget to reach it in
+    "ant_omni": ("Ant-Omni", 8.7, 125_000),
+    "anttrap_omni": ("AntTrap-Omni", 7.2, 125_000),
+    "hexapod_omni": ("Hexapod-Omni", 6.5, 250_000),
+    "walker_uni": ("Walker-Uni", 9.8, 125_000),
 }
-FOLDERS = {"ant": "ant_omni", "anttrap": "anttrap_omni", "hexapod": "hexapod_omni",
-           "walker": "walker_uni"}  # fmt: skip
 COLOURS = {"progress_me": "#009e73", "dcrl_me": "#d55e00", "dcg_me": "#0072b2"}
 Curves = dict[int, dict[int, float]]  # by seed: QD-score in 1e5 by evaluations
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True, help="file of the figure")
+    parser.add_argument("--evaluations", type=int, default=256_256, help="where tests are made")
     options = parser.parse_args()
     runs = {task: read(task) for task in TASKS}
-    for task, (title, _, at) in TASKS.items():
-        table(title, at, runs[task])
+    for task in TASKS:
+        compare(task, runs[task], options.evaluations)
+    for task in TASKS:
+        print_bar(task, runs[task]["progress_me"])
+    for task in TASKS:
+        print_actor(task)
     figure(runs, options.output)
 
 
 def read(task: str) -> dict[str, Curves]:
     """Return the recorded runs of a task by algorithm."""
-    screening = RESULTS / "screening"
-    runs = {
-        "progress_me": curves([screening / "round_3/confirmation.csv"], f"{task}_confirmation"),
-        "dcg_me": curves(
-            path
-            for path in (RESULTS / FOLDERS[task]).glob("dcg_me_seeds_*.csv")
-            if not path.stem.endswith("reach")
-        ),
-    }
-    if task == "ant":
-        runs["dcrl_me"] = curves([screening / "round_2/ant_omni_long.csv"], "ant_long_plain")
-    return runs
-
-
-def curves(paths, variant: str = "") -> Curves:
-    """Return the QD-scores of all seeds in some tables, or of one variant in them."""
-    found: Curves = defaultdict(dict)
-    for path in paths:
-        with path.open() as file:
-            for row in csv.DictReader(file):
-                if row.get("variant", "") == variant:
-                    score = float(row["qd_score"]) / 1e5
-                    found[int(row["seed"])][int(row["evaluations"])] = score
+    found: dict[str, Curves] = {}
+    for name in COLOURS:
+        curves: Curves = defaultdict(dict)
+        for row in rows(f"{task}.{name}.seeds_*.csv"):
+            curves[int(row["seed"])][int(row["evaluations"])] = float(row["qd_score"]) / 1e5
+        if curves:
+            found[name] = curves
     return found
 
 
-def table(title: str, at: int, runs: dict[str, Curves]) -> None:
-    """Print the scores at a number of evaluations, with rank-sum tests against `progress_me`."""
-    scores = {
-        name: np.array([curve[at] for curve in found.values() if at in curve])
-        for name, found in runs.items()
-    }
-    for name, values in scores.items():
-        p = stats.mannwhitneyu(scores["progress_me"], values).pvalue
-        test = "" if name == "progress_me" else f"p = {p:.2g}"
+def rows(pattern: str) -> list[dict[str, str]]:
+    """Return the rows of all tables with such a name. Tables of other kinds have a longer name."""
+    found = []
+    for path in sorted(RESULTS.glob(pattern)):
+        if path.name.count(".") == pattern.count("."):
+            with path.open() as file:
+                found += csv.DictReader(file)
+    return found
+
+
+def score(curve: dict[int, float], at: int) -> float:
+    """Return the last recorded QD-score of a seed, at most `at` evaluations after the start."""
+    return curve[max(x for x in curve if x <= at)]
+
+
+def compare(task: str, runs: dict[str, Curves], at: int) -> None:
+    """Print the QD-scores of each algorithm beside those of `progress_me`, with rank-sum tests.
+
+    They are compared where the other algorithm was stopped, at most `at` evaluations. An archive's
+    QD-score never falls. So where `progress_me` was stopped earlier, its score is a lower bound.
+    """
+    title = TASKS[task][0]
+    for name, found in runs.items():
+        if name == "progress_me":
+            continue
+        stopped = min(max(x for x in curve if x <= at) for curve in found.values())
+        theirs, ours = (
+            np.array([score(curve, stopped) for curve in curves.values()])
+            for curves in (found, runs["progress_me"])
+        )
+        p = stats.mannwhitneyu(ours, theirs, alternative="two-sided").pvalue
+        end = min(stopped, min(max(curve) for curve in runs["progress_me"].values()))
         print(
-            f"{title} at {at:,}: {name:12} {np.median(values):5.2f} ({values.min():.2f} to "
-            f"{values.max():.2f}), {len(values)} seeds {test}"
+            f"{title} | progress_me at {end:,}: {spread(ours)} | {name} at {stopped:,}: "
+            f"{spread(theirs)} | p = {p:.2g}"
+        )
+
+
+def spread(values: np.ndarray) -> str:
+    """Return the median, the lowest and the highest of some scores, and their number, as text."""
+    return (
+        f"{np.median(values):.2f} ({values.min():.2f} to {values.max():.2f}), {len(values)} seeds"
+    )
+
+
+def print_bar(task: str, curves: Curves) -> None:
+    """Print when each seed passes the paper's QD-score, and how the worst seed compares."""
+    title, paper, budget = TASKS[task]
+    first = [min((x for x, y in c.items() if y >= paper), default=None) for c in curves.values()]
+    reached = sorted(x for x in first if x is not None)
+    within = sum(x <= budget for x in reached)
+    last = np.array([curve[max(curve)] for curve in curves.values()])
+    span = f"{reached[0]:,} to {reached[-1]:,}" if reached else "never"
+    print(
+        f"{title}: {within} of {len(curves)} seeds pass {paper} within {budget:,} evaluations "
+        f"({span}); worst seed at the end {100 * (1 - last.min() / np.median(last)):.1f} % below "
+        "the median"
+    )
+
+
+def print_actor(task: str) -> None:
+    """Print the re-binned QD-score and the descriptor error of the actors, before distillation and
+    after.
+    """
+    title = TASKS[task][0]
+    for kind in ("reevaluations", "distilled"):
+        found = rows(f"{task}.progress_me.seeds_*.{kind}.csv")
+        if not found:
+            continue
+        last = max(int(row["iteration"]) for row in found)
+        table = [row for row in found if int(row["iteration"]) == last]
+        archive, actor, error = (
+            np.median([float(row[name]) for row in table])
+            for name in ("qd_score", "actor_rebinned_qd_score", "actor_descriptor_error")
+        )
+        label = "distilled" if kind == "distilled" else "actor"
+        print(
+            f"{title}: {label} re-binned {actor / 1e5:.2f} of {archive / 1e5:.2f} "
+            f"({100 * actor / archive:.0f} %), descriptor error {error:.3g}"
         )
 
 
 def figure(runs: dict[str, dict[str, Curves]], output: Path) -> None:
     """Draw the median and the range of the seeds over the evaluations, a panel for each task."""
-    drawing, panels = pyplot.subplots(1, 4, figsize=(13, 3.2), layout="constrained")
+    drawing, panels = pyplot.subplots(1, 4, figsize=(13, 3.5), layout="constrained")
     for panel, (task, (title, paper, _)) in zip(panels, TASKS.items(), strict=True):
         for name, found in runs[task].items():
             shared = sorted(set.intersection(*(set(curve) for curve in found.values())))
@@ -98,11 +153,13 @@ def figure(runs: dict[str, dict[str, Curves]], output: Path) -> None:
                 thousands, values.min(0), values.max(0), color=COLOURS[name], alpha=0.2, lw=0
             )
         panel.axhline(
-            paper, color="#555555", ls="--", lw=1, label="paper, DCG-MAP-Elites,\n1,000,000"
+            paper, color="#555555", ls="--", lw=1, label="paper: DCG-MAP-Elites after 1,000,000"
         )
-        panel.set(title=title, xlabel="thousand evaluations", xlim=(0, 100), ylim=(0, 12))
+        panel.set(title=title, xlabel="thousand evaluations", xlim=(0, 260), ylim=(0, 14))
     panels[0].set_ylabel("QD-score, 1e5")
-    panels[2].legend(*panels[0].get_legend_handles_labels(), fontsize=8, loc="upper right")
+    drawing.legend(
+        *panels[0].get_legend_handles_labels(), fontsize=9, loc="outside lower center", ncols=4
+    )
     drawing.savefig(output, dpi=150)
 
 

@@ -4,7 +4,10 @@ import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "elites"
-FILES = ["files", "arrays", "words", "writing", "output", "references", "trust", "presets"]
+FILES = [
+    "files", "arrays", "words", "writing", "output", "packages", "references", "names", "trust",
+    "presets",
+]  # fmt: skip
 FOLDERS = ["physics", "core", "tasks", "training", "runs", "study", "viewer", "cli"]
 ORDER = [*FILES[:-1], "physics", "core", "presets", *FOLDERS[2:]]
 

@@ -23,6 +23,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from elites import names as task_names
 from elites import references
 from elites.output import warn
 from elites.words import listed
@@ -45,9 +46,10 @@ class UntrustedError(ValueError):
 def files(*names: str) -> list[Path]:
     """Return the files that tasks and algorithms refer to, without duplicates.
 
-    A name of the form FILE.py:FUNCTION refers to a file. Other names are ignored.
+    A name of the form FILE.py:FUNCTION refers to a file, and so do options with such values in the
+    name of a simulator's task. Other names are ignored.
     """
-    own = [references.absolute(name) for name in names if references.is_reference(name)]
+    own = [references.absolute(name) for name in task_names.code(*names)]
     return [Path(where) for where in dict.fromkeys(name.rpartition(":")[0] for name in own)]
 
 

@@ -8,17 +8,23 @@ import pytest
 
 from elites import cli, tasks
 from elites.core import catalogue
+from elites.tasks import families
 from processes import run
 
 
 def test_tasks_lists_every_task_in_aligned_columns():
     done = run("tasks")
     assert done.returncode == 0, done.stderr
-    header, *rows = done.stdout.splitlines()
+    listed, _, others = done.stdout.partition("\n\n")
+    header, *rows = listed.splitlines()
     assert [row.split()[0] for row in rows] == tasks.names()
     for column in ("bounds", "descriptor"):
         start = header.index(column)
         assert all(row[start - 2 : start] == "  " and row[start] != " " for row in rows)
+    for family in families.FAMILIES.values():
+        (row,) = (line for line in others.splitlines() if family.summary in line)
+        assert row.endswith(family.example)
+        assert family.is_installed == (f"pip install 'elites[{family.extra}]'" not in row)
 
 
 @pytest.mark.parametrize(

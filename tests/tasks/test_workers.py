@@ -18,7 +18,7 @@ pytest.importorskip("gymnasium", reason="LEFT OUT: needs gymnasium")
 
 import own_environments
 from elites.core.networks import MLP
-from elites.tasks import gymnasium as family
+from elites.tasks import gymnasium_tasks as family
 from elites.tasks.workers import pool
 from elites.tasks.workers.descriptors import Choice
 from elites.tasks.workers.environment import Spec

@@ -24,7 +24,7 @@ import own_environments
 import small
 from elites import tasks, training
 from elites.core import networks
-from elites.tasks import gymnasium as family
+from elites.tasks import gymnasium_tasks as family
 from elites.tasks import rollout
 from elites.tasks.workers import pool
 from elites.tasks.workers.descriptors import Choice

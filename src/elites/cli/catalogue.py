@@ -20,6 +20,9 @@ def tasks(
 ) -> None:
     """List the tasks, or explain one of them.
 
+    Tasks of other simulators are named FAMILY:NAME[,option=value...], such as
+    brax:hopper,descriptor=feet_contact.
+
     Args:
         task: Task to explain. Without it, all tasks are listed.
         check: Check the task instead: run whole episodes of a few random policies, and report
@@ -41,6 +44,7 @@ def tasks(
         print(describe.explain_task(registry.make(task)))
     else:
         print(describe.overview([registry.make(name) for name in registry.names()]))
+        print(f"\n{describe.simulators()}")
 
 
 def algorithms(

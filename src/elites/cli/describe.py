@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from elites import references, training
 from elites.core import catalogue, networks
+from elites.tasks.families import FAMILIES
 from elites.tasks.task import Task
 from elites.words import columns, counted
 
@@ -30,6 +31,17 @@ def overview(tasks: Sequence[Task]) -> str:
     return "\n".join(columns(rows, right=(1, 2, 3, 4)))
 
 
+def simulators() -> str:
+    """Return a table of the families of tasks of other simulators as text, a line for each."""
+    rows = [["other simulators", "", "example"]]
+    for family in FAMILIES.values():
+        missing = f"not installed: pip install 'elites[{family.extra}]'"
+        rows.append(
+            [family.summary, "installed" if family.is_installed else missing, family.example]
+        )
+    return "\n".join(columns(rows))
+
+
 def explain_task(task: Task) -> str:
     """Return a text that explains a task: its reward, descriptor, observation and action."""
     network = networks.policy(task.observation_size, task.action_size)
@@ -45,7 +57,7 @@ def explain_task(task: Task) -> str:
         ("termination", task.termination_text),
         ("descriptor", task.descriptor_text or over[task.episode_descriptor]),
         *((f"axis {i}", text) for i, text in enumerate(_axes(task), 1)),
-        ("deterministic", "yes" if task.deterministic else "no, an episode depends on its key"),
+        ("deterministic", _determinism(task)),
         ("policy", f"{network.size:,} parameters ({layers}, ReLU, tanh at the end)"),
     ]
     lines = [
@@ -60,6 +72,13 @@ def explain_task(task: Task) -> str:
         *columns([[f"  {where}", what] for where, what in _ranges(_actions(task))]),
     ]
     return "\n".join(lines)
+
+
+def _determinism(task: Task) -> str:
+    """Return whether an episode of a task is always the same, as text."""
+    if not task.deterministic:
+        return "no, an episode depends on its key"
+    return "yes" if task.repeatable else "yes, but for its last bits, which depend on the batch"
 
 
 def explain_algorithm(name: str) -> str:

@@ -25,7 +25,8 @@ def evaluate(
     Args:
         run: Run directory.
         checkpoint: Iteration to evaluate. Its tables are written to a separate directory.
-        device: Device to compute on. On the training device, an archive is reproduced to the bit.
+        device: Device to compute on. On the training device, an archive is reproduced to the bit,
+            unless its simulator does not repeat episodes.
         trust_task: Run the file of the task or algorithm that the run names, and remember its
             contents as trusted. Needed for runs of other people.
     """
@@ -38,6 +39,8 @@ def evaluate(
     iteration = evaluation.iteration_of(folder)
     print(f"{run}, iteration {iteration}, {counted(config.seeds, 'seed')}")
     print("\n".join(columns(evaluation.table(folder), right=(1, 2, 3))))
+    if note := evaluation.note(directory):
+        print(note)
     print(f"tables: {folder / 'metrics.csv'}, {folder / 'cells.csv'}")
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from elites import trust
+from elites import packages, trust
 from elites.cli.common import STOPPED, program, shown
 from elites.output import say, write
-from elites.runs import lock, packages
+from elites.runs import lock
 from elites.words import counted, plain, quoted
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def study(
     from elites.study.table import Live
 
     jax.config.update("jax_platforms", "cpu")  # GPUs are for the runs, not for this process
+    chosen = studies.resolved(path, chosen, say)
     plans.refuse_small_budget(chosen, plan)
     with lock.locked(path):
         opened = studies.open_study(path, chosen)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from elites import trust
+from elites import tasks, trust
 from elites.cli.common import STOPPED, RunPath, program, shown, trusted_config
 from elites.core.hyperparameters import Hyperparameters
 from elites.output import errors_as_warnings, say
@@ -26,9 +26,12 @@ class Train:
 
     config: Annotated[Config, tyro.conf.arg(name="")]
     preset: Annotated[str, tyro.conf.arg(metavar="NAME")] = "paper"
-    """Preset for all values that are not given: paper, demo or smoke."""
+    """Preset for all values that are not given: paper, short, demo or smoke."""
     output: Annotated[Path | None, shown("PATH", "runs/TASK-ALGORITHM")] = None
     """Run directory."""
+    descriptor: Annotated[str, shown("NAME", "that of the task's name")] = ""
+    """Descriptor of a task of another simulator: feet_contact, final_position, mean_height,
+    mean_velocity, joint_range, or FILE.py:FUNCTION for one of your own."""
     resume: bool = False
     """Continue if the directory already holds a run with the same configuration."""
     accept_changed_task: bool = False
@@ -37,9 +40,13 @@ class Train:
     def __call__(self) -> int:
         if self.accept_changed_task and not self.resume:
             raise ValueError("--accept-changed-task is for --resume")
-        self.config.check()
-        trust.record(self.config.task, self.config.algorithm)  # the user has named their files
-        return _train(self.config, self.output, self.resume, self.accept_changed_task)
+        config = self.config
+        if self.descriptor:
+            named = tasks.with_option(config.task, "descriptor", self.descriptor)
+            config = dataclasses.replace(config, task=named)
+        config.check()
+        trust.record(config.task, config.algorithm)  # the user has named their files
+        return _train(config, self.output, self.resume, self.accept_changed_task)
 
     @classmethod
     def defaults(cls, arguments: Sequence[str]) -> Train:
@@ -205,4 +212,6 @@ def _report(path: Path, outcome: session.Outcome) -> int:
         from elites.runs import evaluation
 
         say("\n".join(columns(evaluation.table(folder), right=(1, 2, 3))))
+        if note := evaluation.note(RunDirectory(path)):
+            say(note)
     return 0

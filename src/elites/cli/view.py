@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from elites import packages
 from elites.cli.common import RunPath, shown, trusted_config
 from elites.runs import directory as directories
-from elites.runs import packages
 from elites.words import amount, counted
 
 _LOCAL = "127.0.0.1"

@@ -1,7 +1,8 @@
 """Re-evaluate an archive and its actor, for QD-scores and descriptor errors.
 
 The elites are asked for in requests of the same shape as those of training, so that the same
-compiled program evaluates them and, on a deterministic task, every elite repeats to the bit.
+compiled program evaluates them and, on a deterministic task, every elite repeats to the bit, if
+its simulator does.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
-from elites import presets, references, tasks
+from elites import names, presets, references, tasks
 from elites.core import catalogue
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
@@ -28,7 +28,8 @@ class Config:
     """Complete configuration of a run. On the same device, it determines every result."""
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """A task by name (see 'elites tasks'), or FILE.py:FUNCTION for one of your own."""
+    """A task by name (see 'elites tasks'), such as ant_omni or brax:hopper, or FILE.py:FUNCTION for
+    one of your own."""
     algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[ALGORITHM]")] = "dcg_me"
     """An algorithm by name (see 'elites algorithms'), or FILE.py:FUNCTION for one of your own.
 
@@ -104,10 +105,10 @@ class Config:
     def absolute(self) -> Config:
         """Return a copy of this configuration in which all paths are absolute.
 
-        Paths occur in FILE.py:FUNCTION, a task or an algorithm of the user's own, and in
-        `start_from`.
+        Paths occur in FILE.py:FUNCTION, a task or an algorithm of the user's own, in the names of
+        simulators' tasks, and in `start_from`.
         """
-        task, algorithm = map(references.absolute, (self.task, self.algorithm))
+        task, algorithm = names.absolute(self.task), references.absolute(self.algorithm)
         source = os.path.abspath(self.start_from) if self.start_from else ""
         return dataclasses.replace(self, task=task, algorithm=algorithm, start_from=source)
 
@@ -129,7 +130,7 @@ class Config:
     @property
     def name(self) -> str:
         """Short name for directories and titles, made of task and algorithm: walker_uni-dcg_me."""
-        return "-".join(map(references.short_name, (self.task, self.algorithm)))
+        return "-".join(map(names.short_name, (self.task, self.algorithm)))
 
     @property
     def seed_numbers(self) -> Sequence[int]:
@@ -169,7 +170,7 @@ class Config:
             if not isinstance(values[name], str):
                 raise ValueError(f"{where}: '{name}' must be a name")
             # The file is code. A relative path could run code that came with someone else's run.
-            if references.is_reference(values[name]) and not os.path.isabs(values[name]):
+            if not all(map(os.path.isabs, names.paths(values[name]))):
                 raise ValueError(
                     f"{where}: the file of {name} '{values[name]}' has no absolute path"
                 )

@@ -256,4 +256,5 @@ _OPTIONAL_FACTS = {
     "evaluations_per_iteration": int,
     "policy_layers": ListOf(int),
     "policy_parameters": int,
+    "repeatable": bool,
 }

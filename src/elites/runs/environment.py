@@ -7,14 +7,18 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import elites
-from elites import files
+from elites import files, packages
 from elites.files import Fields, ListOf, RunError
 from elites.runs.directory import ENVIRONMENT, RunDirectory, write_json
 from elites.words import counted
+
+SIMULATOR = "simulator"
+"""Entry of a session with the versions of the packages of the task's simulator, if it has one."""
 
 
 def environment() -> dict[str, Any]:
@@ -23,14 +27,14 @@ def environment() -> dict[str, Any]:
 
     import jax
 
-    packages = ("jax", "jaxlib", "numpy", "optax")
+    used = ("jax", "jaxlib", "numpy", "optax")
     devices = jax.local_devices()
     return {
         "time": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "elites": elites.__version__,
         "commit": commit(),
         "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in packages},
+        **{name: importlib.metadata.version(name) for name in used},
         "platform": platform.platform(),
         "device": devices[0].device_kind,
         "backend": jax.default_backend(),
@@ -67,7 +71,7 @@ def read_sessions(run: RunDirectory) -> list[dict[str, Any]]:
 
 
 _TEXTS: Fields = dict.fromkeys(("command", "time", "elites", "jax", "device", "backend"), str)
-_OPTIONAL = {"accepted_changes": ListOf(str)}
+_OPTIONAL = {"accepted_changes": ListOf(str), SIMULATOR: dict}
 
 
 def note_on_devices(run: RunDirectory, seeds: int) -> str | None:
@@ -96,6 +100,22 @@ def note_on_devices(run: RunDirectory, seeds: int) -> str | None:
         f"{run.path} was trained on {before} and continues on {now}: the last bits of its results "
         "may differ from those of a run without interruption"
     )
+
+
+def note_on_simulator(run: RunDirectory, versions: Mapping[str, str]) -> str | None:
+    """Return a note if the simulator's packages are of other versions than in the last session.
+
+    `versions` are the present ones, keyed by name. The note is one line. Returns None if nothing
+    has changed, or if the last session is unknown.
+    """
+    try:
+        before = read_sessions(run)[-1].get(SIMULATOR, {})
+    except (RunError, LookupError):
+        return None
+    changed = packages.changes(before, versions)
+    if not changed:
+        return None
+    return f"{run.path} was trained with another version of its simulator: {'; '.join(changed)}"
 
 
 def commit() -> str | None:

@@ -7,7 +7,9 @@ These tables are written for the end of training. Tables for another iteration a
 such as `evaluation_000000100`.
 
 On a deterministic task, re-evaluating an elite reproduces its results exactly. Then
-`descriptor_error` is 0, and the re-evaluated QD-score equals the stored one.
+`descriptor_error` is 0, and the re-evaluated QD-score equals the stored one. Some simulators do not
+repeat an episode to the last bit in another row of a batch (`Task.repeatable`). Their tables show
+the difference.
 """
 
 from __future__ import annotations
@@ -49,6 +51,18 @@ COLUMNS = (
 
 The paper's five metrics are the first three, `actor_qd_score` and `actor_descriptor_error`.
 """
+
+
+NOT_REPEATABLE = (
+    "The simulator rounds an episode differently in each row of a batch. Re-evaluation therefore "
+    "differs from the archive, as the descriptor error of the archive shows."
+)
+"""Note beside the results of a run whose task is not repeatable."""
+
+
+def note(run: RunDirectory) -> str | None:
+    """Return the note beside the results of a run, or None if its task is repeatable."""
+    return None if read_record(run / FACTS, {}).get("repeatable", True) else NOT_REPEATABLE
 
 
 def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:

@@ -12,6 +12,9 @@ may trace the same code in another way. Otherwise the probe decides. It starts f
 takes fixed actions and always runs on the CPU. Another machine rounds differently, and contacts
 turn such differences into large ones. The probe therefore runs several times, with states that are
 perturbed by about as much as rounding, and the ranges of its numbers are compared.
+
+Tasks of other simulators have no probe, because they take long to compile. The versions of the
+simulator's packages are recorded instead.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 import elites
+from elites import packages, tasks
 from elites.core import networks
 from elites.core.types import Outside
 from elites.tasks.task import Array, Task, TaskState
@@ -58,7 +62,10 @@ def of_task(task: Task) -> dict[str, Any] | None:
     """
     try:
         if task.outside is not None:
-            return {**_made_with(), "probe": _probe_outside(task, task.outside)}
+            probe = _probe_outside(task, task.outside)
+            return {**_made_with(), "simulator": tasks.versions(task), "probe": probe}
+        if simulator := tasks.versions(task):
+            return {**_made_with(), "simulator": simulator, "code": _task_code(task)}
         return {**_made_with(), "code": _task_code(task), "probe": _probe(task)}
     except Exception:
         return None
@@ -93,10 +100,15 @@ def task_changes(before: Mapping[str, Any], task: Task) -> list[str]:
 
     Returns an empty list if nothing changed, or if the task cannot be run.
     """
+    simulator = tasks.versions(task)
     try:
         if task.outside is not None:
-            return _probe_changes(before.get("probe"), _probe_outside(task, task.outside))
+            numbers = _probe_changes(before.get("probe"), _probe_outside(task, task.outside))
+            changed = packages.changes(before.get("simulator", {}), simulator)
+            return [*numbers, *changed] if numbers else []
         differing = _code_changes(before, _task_code(task))
+        if simulator:
+            return _simulator_changes(before, simulator, differing)
         numbers = _probe_changes(before.get("probe"), _probe(task)) if differing else []
     except Exception:
         return []  # the task cannot be run, see `of_task`
@@ -104,6 +116,21 @@ def task_changes(before: Mapping[str, Any], task: Task) -> list[str]:
         return numbers
     known = "; ".join(numbers) or f"a probe of {STEPS} steps agrees within {TOLERANCE:.1%}"
     return [f"the code of the task's {' and '.join(differing)} is different ({known})"]
+
+
+def _simulator_changes(
+    before: Mapping[str, Any], simulator: Mapping[str, str], differing: list[str]
+) -> list[str]:
+    """Describe how the task of another simulator changed, as a list of at most one sentence.
+
+    `simulator` has the versions of its packages, and `differing` names the functions whose traced
+    code is different. Code that was traced by another JAX cannot be compared.
+    """
+    if not differing or not is_current(before):
+        return []
+    changed = packages.changes(before.get("simulator", {}), simulator)
+    why = f" ({'; '.join(changed)})" if changed else ""
+    return [f"the code of the task's {' and '.join(differing)} is different{why}"]
 
 
 def algorithm_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

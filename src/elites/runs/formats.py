@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from elites.runs import packages
+from elites import packages
 
 _PACKAGES = {".onnx": ("onnx", "onnxruntime"), ".safetensors": ("safetensors",)}
 

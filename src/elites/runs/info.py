@@ -49,6 +49,8 @@ def describe(run: RunDirectory) -> str:
             "",
             *(f"  {row[0]:<34}{row[1]:>12}" for row in evaluation.table(run.evaluation)[1:]),
         ]
+        if os.path.lexists(run / FACTS) and (note := evaluation.note(run)):
+            lines += ["", note]
     return "\n".join(lines)
 
 
@@ -80,8 +82,10 @@ def _machine(run: RunDirectory) -> dict[str, str]:
     if not sessions:
         return {}
     last = sessions[-1]
+    simulator = [f"{name} {version}" for name, version in last.get("simulator", {}).items()]
     accepted = [change for session in sessions for change in session.get("accepted_changes", ())]
     return {
+        **({"simulator": ", ".join(simulator)} if simulator else {}),
         "machine": f"{last['backend']} ({last['device']}), jax {last['jax']}, "
         f"elites {last['elites']}; {counted(len(sessions), 'session')}",
         "started": sessions[0]["time"],

@@ -66,6 +66,7 @@ class Job:
             "episode_length": task.episode_length,
             "episode_descriptor": task.episode_descriptor,
             "deterministic": task.deterministic,
+            "repeatable": task.repeatable,
             "descriptor": plain(task.descriptor_text),
             "descriptor_names": tuple(plain(axis.name) for axis in task.descriptor_axes),
             "descriptor_units": tuple(plain(axis.unit) for axis in task.descriptor_axes),

@@ -125,7 +125,9 @@ def _write(run: Run, config: Config, job: Job, place: RunDirectory) -> None:
     directories.write_json(place / CONFIG, config.to_json())
     facts = job.facts() | {unchanged.FINGERPRINT: unchanged.fingerprint(config, job)}
     directories.write_json(place / FACTS, facts)
-    environment.record_session(place, "elites.train(...) in Python, and save")
+    versions = tasks.versions(job.task)
+    more = {environment.SIMULATOR: versions} if versions else {}
+    environment.record_session(place, "elites.train(...) in Python, and save", **more)
     logs = Logs(place, config, job, None)
     for i in range(iteration):
         logs.iteration(i + 1, {name: values[i] for name, values in metrics.items()}, seconds[i])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from elites import output, trust
+from elites import output, tasks, trust
 from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import lock
@@ -37,7 +37,12 @@ def start(
             if not (resume and run.exists()):  # another process may have created it meanwhile
                 directories.refuse_existing(path)
                 return _train(run, config, fresh=True)
-    return _continue(path, lambda saved: config, accept_changed_task)
+    return _continue(path, lambda saved: _with_bounds_of(saved, config), accept_changed_task)
+
+
+def _with_bounds_of(saved: Config, config: Config) -> Config:
+    """Return a configuration with the descriptor bounds that were estimated for the saved run."""
+    return dataclasses.replace(config, task=tasks.with_bounds_of(saved.task, config.task))
 
 
 def resume(path: Path, accept_changed_task: bool = False, **changes: Any) -> Outcome:

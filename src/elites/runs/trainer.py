@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from elites import output, tasks
 from elites.output import errors_as_warnings, warn
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
@@ -31,6 +32,7 @@ from elites.runs.config import Config
 from elites.runs.directory import OutOfMemoryError, RunDirectory, RunError, TooLargeError
 from elites.runs.job import (
     Job,
+    choose_device,
     memory_errors_explained,
     prepare,
     refuse_too_much,
@@ -39,7 +41,7 @@ from elites.runs.outcome import Outcome
 from elites.runs.recording import Recorder
 from elites.runs.signals import Signals
 from elites.runs.unchanged import Comparison
-from elites.training import iteration_keys, seed_keys
+from elites.training import iteration_keys, notes_on_axes, seed_keys
 from elites.training.display import Display
 from elites.trust import UntrustedError
 from elites.words import amount, counted, duration, in_markdown, quoted
@@ -65,6 +67,8 @@ def train(
     """
     signals.check()
     with memory_errors_explained():
+        choose_device(config.device)
+        config = dataclasses.replace(config, task=tasks.resolve(config.task, output.say))
         job = prepare(config, run)
         signals.check()
         last, compared = None, Comparison([], None)
@@ -85,6 +89,8 @@ def train(
         signals.check()
         signals.when = "after this iteration"
         if last and (note := environment.note_on_devices(run, config.seeds)):
+            warn(note)
+        if last and (note := environment.note_on_simulator(run, tasks.versions(job.task))):
             warn(note)
         _prepare_directory(run, config, job, compared)
         if fresh and (note := _note_on_length(config, job)):
@@ -128,7 +134,9 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Co
     (run / directories.SUMMARY).unlink(missing_ok=True)
     directories.write_json(run / directories.CONFIG, config.to_json())
     directories.write_json(run / directories.FACTS, facts)
-    more = {"accepted_changes": compared.accepted} if compared.accepted else {}
+    more: dict[str, Any] = {"accepted_changes": compared.accepted} if compared.accepted else {}
+    if versions := tasks.versions(job.task):
+        more[environment.SIMULATOR] = versions
     environment.record_session(run, shlex.join(["elites", *sys.argv[1:]]), **more)
     checkpoints.sweep(run.checkpoints)
     for folder in (run.path, run.snapshots, run.evaluation, run.figures):
@@ -148,6 +156,8 @@ def _loop(
     keys = seed_keys(config.seed_numbers)
     state = _compile_and_start(config, job, last, keys, progress)
     if last is None:
+        for note in notes_on_axes(job.task.descriptor_axes, job.batched.constant_axes):
+            warn(note)
         snapshots.write(run, 0, job.by_file(job.arrays(state))[WEIGHTS])
     record = Recorder(run, config, job, last, progress)
     try:
@@ -331,6 +341,7 @@ def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome)
         f"archive: {config.hp.cells} cells.",
         "",
         *evaluation.markdown(run.evaluation),
+        *([] if job.task.repeatable else ["", evaluation.NOT_REPEATABLE]),
         "",
         "Medians over seeds where there are several; `evaluation/metrics.csv` has each, "
         "`evaluation/cells.csv` every cell.",

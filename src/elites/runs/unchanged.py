@@ -22,7 +22,7 @@ from elites.runs.job import Job
 FINGERPRINT = "fingerprint"
 ACCEPT = "--accept-changed-task"
 _ACCEPTABLE = (
-    "task", "algorithm", "episode_length", "episode_descriptor", "deterministic",
+    "task", "algorithm", "episode_length", "episode_descriptor", "deterministic", "repeatable",
     "lengthscale", "offspring",
 )  # fmt: skip
 """Facts that may change if the user accepts it. If others change, the saved arrays do not fit."""

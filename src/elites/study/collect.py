@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from elites.files import read_foreign_csv, shown
-from elites.references import short_name
+from elites.names import short_name
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
 from elites.runs.directory import METRICS, RunDirectory, RunError

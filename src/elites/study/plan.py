@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from elites import files, references
+from elites import files, names, references
 from elites import tasks as registry
 from elites.core import catalogue
 from elites.core.catalogue import suggestion
@@ -178,18 +178,20 @@ def _names(
         raise refusal(f"{field} is empty. Give at least one name", field)
     for entry in entries:
         try:
-            if saved and references.is_reference(entry):
-                references.check_form(field.removesuffix("s"), entry)
+            if saved and field == "tasks":
+                registry.check_form(entry)
+            elif saved and references.is_reference(entry):
+                references.check_form("algorithm", entry)
             else:
                 check(entry)
         except ValueError as error:
             raise refusal(str(error), f'"{entry}"', f"'{entry}'", field) from None
         if list(entries).count(entry) > 1:
             raise refusal(f"{field} names {entry} twice", field)
-    names = [references.short_name(entry) for entry in entries]
-    if len(set(names)) < len(names):
-        raise refusal(f"{field} has two of the same name: {', '.join(names)}", field)
-    return tuple(references.absolute(entry) for entry in entries)
+    short = [names.short_name(entry) for entry in entries]
+    if len(set(short)) < len(short):
+        raise refusal(f"{field} has two of the same name: {', '.join(short)}", field)
+    return tuple(names.absolute(entry) for entry in entries)
 
 
 def _line_of(text: str, words: tuple[str, ...]) -> int | None:

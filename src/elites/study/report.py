@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elites.references import short_name
+from elites.names import short_name
 from elites.runs import directory as directories
 from elites.runs.directory import CONFIG, ENVIRONMENT, RunError
 from elites.runs.evaluation import ARCHIVE_METRICS

@@ -18,12 +18,12 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from elites import files, presets
-from elites.references import short_name
+from elites import files, presets, tasks
+from elites.names import short_name
 from elites.runs import directory as directories
 from elites.runs import evaluation
 from elites.runs.config import Config
@@ -173,6 +173,18 @@ def existing(path: Path) -> Study:
     return study
 
 
+def resolved(path: Path, plan: Plan, say: Callable[[str], object]) -> Plan:
+    """Return a plan whose tasks have names that determine them completely.
+
+    The bounds of descriptors that are not known are those of the study in the directory, if there
+    is one with the same tasks. Otherwise they are estimated, and `say` is called with a sentence
+    about them. All runs of a study thus have the same bounds. Loads JAX.
+    """
+    if Study(path).exists():
+        plan = _with_bounds_of(Study(path).plan(), plan)
+    return dataclasses.replace(plan, tasks=tuple(tasks.resolve(task, say) for task in plan.tasks))
+
+
 def refuse_other(path: Path, plan: Plan) -> None:
     """Raise an error if a directory holds something other than the study of a plan.
 
@@ -182,7 +194,8 @@ def refuse_other(path: Path, plan: Plan) -> None:
     study = Study(path)
     directories.refuse_links(path, _LAYOUT, "study")
     if study.exists():
-        if differing := differences(study.plan(), plan):
+        saved = study.plan()
+        if differing := differences(saved, _with_bounds_of(saved, plan)):
             raise ValueError(
                 f"{path} holds another study: {'; '.join(differing)}. Choose another --output"
             )
@@ -192,6 +205,14 @@ def refuse_other(path: Path, plan: Plan) -> None:
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     if any(name != directories.LOCK and not name.startswith(".") for name in names):
         raise ValueError(f"{path} is not empty and not a study. Choose another --output")
+
+
+def _with_bounds_of(saved: Plan, plan: Plan) -> Plan:
+    """Return a plan in which tasks without bounds have those of the saved plan's tasks."""
+    named = plan.tasks
+    for before in saved.tasks:
+        named = tuple(tasks.with_bounds_of(before, task) for task in named)
+    return dataclasses.replace(plan, tasks=named)
 
 
 def open_study(path: Path, plan: Plan) -> Study:

@@ -45,6 +45,11 @@ class Task:
     episode_descriptor: Literal["final", "mean"] = "final"
     """Descriptor of an episode: that of its last state, or the mean over the states after reset."""
     deterministic: bool = True
+    repeatable: bool = True
+    """Whether an episode's last bits are the same in every row of a batch.
+
+    If not, re-evaluating an archive reports a difference, even if the task is deterministic.
+    """
     lengthscale: float = 0.1
     """Lengthscale of the descriptor similarity in DCG-MAP-Elites, for descriptors in [-1, 1]."""
     body_model: Model | None = None

@@ -18,6 +18,7 @@ A level below, `elites.build(task, name)` gives `start(key)` and `step(state, ke
 """
 
 from elites.training.ask_tell import Asked, AskTell, ExternalTask, ask_tell
+from elites.training.display import notes_on_axes
 from elites.training.episodes import Episode
 from elites.training.loop import build, iterations_for, train, train_algorithm
 from elites.training.results import Actor, Elite, Elites, Run, SeedResult, named
@@ -50,6 +51,7 @@ __all__ = [
     "iteration_keys",
     "iterations_for",
     "named",
+    "notes_on_axes",
     "reevaluation_keys",
     "seed_keys",
     "size_in_bytes",

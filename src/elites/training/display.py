@@ -11,15 +11,28 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from elites import output
+from elites.tasks.axes import Axis
 from elites.words import duration, plain
 
 _LINES_EVERY = 15.0  # seconds between two plain lines
 _FIELDS = ("count", "left", "qd_score", "coverage", "bar", "evaluations", "speed")
 """Fields of the progress line, the most important first. A narrow terminal shows the first few."""
+
+
+def notes_on_axes(axes: Sequence[Axis], constant: Sequence[int]) -> list[str]:
+    """Return a sentence for each descriptor axis that is constant over the initial policies.
+
+    `constant` are the indices of these axes.
+    """
+    return [
+        f"the descriptor axis '{axes[i].name}' has the same value for all initial policies: check "
+        "that it is the right one"
+        for i in constant
+    ]
 
 
 class Display:

@@ -20,11 +20,12 @@ import numpy as np
 from elites import presets, references, tasks
 from elites.core.algorithm import Algorithm, S
 from elites.core.hyperparameters import Hyperparameters, Value
+from elites.output import complain, warn
 from elites.tasks import checking
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training.builders import Builder, build_algorithm, hyperparameters_of
-from elites.training.display import Display, can_overwrite
+from elites.training.display import Display, can_overwrite, notes_on_axes
 from elites.training.results import Run, Source, named
 from elites.training.seeds import Batched, iteration_keys, seed_keys
 from elites.training.stopping import Interrupts, StopTraining, TrainingInterrupted
@@ -48,8 +49,8 @@ def build(
     name, FILE.py:FUNCTION, or a function of a problem and hyperparameters that returns an
     `Algorithm`.
 
-    The hyperparameters are those of the preset (paper, demo or smoke), or of the record `hp` if it
-    is given. Keyword arguments replace single ones.
+    The hyperparameters are those of the preset (paper, short, demo or smoke), or of the record
+    `hp` if it is given. Keyword arguments replace single ones.
     """
     return _build(task_of(task), algorithm, hyperparameters_of(preset, hp, hyperparameters))
 
@@ -85,6 +86,8 @@ def train(
     KeyboardInterrupt whose attribute `run` is the run so far. A second Ctrl-C raises at once.
     """
     _refuse_seed(hyperparameters)
+    if isinstance(task, str):
+        task = tasks.resolve(task, complain if progress is not False else None)
     on, values = task_of(task), hyperparameters_of(preset, hp, hyperparameters, _ARGUMENTS)
     checking.check_own(on)
     budget = presets.get(preset).evaluations if evaluations is None else evaluations
@@ -135,6 +138,9 @@ def _train(
             batched, keys = Batched(algorithm, len(seeds), _kernels()), seed_keys(seeds)
             batched.compile(batched.shapes(keys), keys)
             state = jax.block_until_ready(batched.start(iteration_keys(keys, 0)))
+        if source.task is not None:
+            for note in notes_on_axes(source.task.descriptor_axes, batched.constant_axes):
+                warn(note)
         begun = time.perf_counter()
         while len(history) < total and not interrupts.received:
             state, metrics = batched.step(state, iteration_keys(keys, len(history) + 1))

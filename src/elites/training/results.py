@@ -329,7 +329,7 @@ class Run(Generic[S]):
 
         The episode runs in the compiled program that evaluated the elite in training. On a
         deterministic task and the same kind of device, the result therefore equals the archive's
-        entry to the last bit.
+        entry to the last bit, unless the task's simulator does not repeat (`Task.repeatable`).
         """
         if not isinstance(elite, Elite) or elite.policy.shape != (self.algorithm.policy.size,):
             raise ValueError(

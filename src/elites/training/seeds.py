@@ -96,6 +96,8 @@ class Batched(Generic[S]):
             functools.partial(reevaluation.request_actor, algorithm)
         )
         self._score = self.over_seeds(functools.partial(reevaluation.score, algorithm.problem))
+        self.constant_axes: tuple[int, ...] = ()
+        """Axes of the descriptor that are constant over the initial policies, after `start`."""
 
     def _stage(self, name: str, function: Callable[P, T]) -> Callable[P, T]:
         return self.over_seeds(function, *STAGES[name])
@@ -134,14 +136,23 @@ class Batched(Generic[S]):
         `keys` [seeds] has one random key per seed. The seeds start from `archive`, whose arrays
         have the seeds as first axis, or from empty archives if it is None.
         """
+        compiled = dataclasses.replace(self.compiled, evaluate=self._evaluate_initial)
         if archive is not None:
             # Copied, because the stages reuse the buffers of a state.
             copy = jax.tree.map(jnp.copy, archive)
-            return self.compiled.start(keys, copy.centroids, copy)
+            return compiled.start(keys, copy.centroids, copy)
         centroids = self.algorithm.centroids()
-        return self.compiled.start(
-            keys, jnp.broadcast_to(centroids, (self.seeds, *centroids.shape))
-        )
+        return compiled.start(keys, jnp.broadcast_to(centroids, (self.seeds, *centroids.shape)))
+
+    def _evaluate_initial(self, request: Request) -> Evaluation:
+        """Evaluate a request of initial policies, and note which descriptor axes are constant."""
+        evaluation = self.compiled.evaluate(request)
+        rows = slice(self.algorithm.initial_evaluations)
+        valid = np.asarray(evaluation.valid[:, rows])
+        descriptors = np.asarray(evaluation.descriptors[:, rows])[valid]
+        if len(descriptors) > 1:
+            self.constant_axes = tuple(np.flatnonzero(np.ptp(descriptors, axis=0) == 0).tolist())
+        return evaluation
 
     def step(self, state: S, keys: Array) -> tuple[S, Metrics]:
         """Run one iteration of all seeds and return the next state and the metrics.

@@ -44,7 +44,8 @@ function numbersOf(who, recording) {
 }
 
 /** Return a text that explains why a recording differs from the evaluation during training. */
-function roundingNote({ trained_on: device }) {
+function roundingNote({ trained_on: device, repeatable }) {
+  if (!repeatable) return "The simulator rounds an episode differently in each row of a batch.";
   if (device) return `Trained on ${device}. This recording was computed on the CPU, which rounds differently.`;
   return "This recording was rounded differently from the evaluation. Small differences grow in a robot's motion.";
 }

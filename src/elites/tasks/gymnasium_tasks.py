@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
+from elites import names, references
 from elites.core.networks import MLP
 from elites.core.types import Evaluation, Transitions
+from elites.names import Name
 from elites.tasks import bounds
 from elites.tasks.task import Task
 from elites.tasks.workers import pool
 from elites.tasks.workers.block import Block, Sizes
+from elites.tasks.workers.descriptors import Choice
 from elites.tasks.workers.environment import Spec
 from elites.tasks.workers.episode import Network, Outcome
 from elites.tasks.workers.pool import Plan, Row
@@ -88,6 +93,23 @@ class _Results:
 
 
 # ---------------------------------------------------------------------------------------- the task
+
+
+def make(name: Name, options: dict[str, Any]) -> Task:
+    """Return a task of Gymnasium. A worker process is started to learn about the environment."""
+    choice = Choice(
+        options.get("descriptor", "feet_contact"),
+        options.get("feet", ()),
+        options.get("joints", ()),
+        options.get("over", "mean"),
+    )
+    title = names.title(str(name))
+    if "over" in options and not references.is_reference(choice.descriptor):
+        raise ValueError(f"task '{title}': over= is for a descriptor of your own, FILE.py:FUNCTION")
+    files = [str(Path(path).resolve()) for path in names.paths(str(name))]
+    digests = [(path, hashlib.sha256(references.source(path)).hexdigest()) for path in files]
+    spec = Spec(name.environment, choice, options.get("episode_length"), tuple(digests))
+    return build(title, spec, options)
 
 
 def build(name: str, spec: Spec, options: Mapping[str, Any]) -> Task:

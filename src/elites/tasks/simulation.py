@@ -1,0 +1,130 @@
+"""Make a task of an environment of another simulator.
+
+A `World` says how to run the environment of one robot, and how to read its state. `make` adds the
+descriptor, the bounds and the options that all simulators share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from elites import names
+from elites.names import Name
+from elites.tasks import bounds, descriptors
+from elites.tasks.descriptors import Robot
+from elites.tasks.task import Array, Task, TaskState
+
+
+class World(NamedTuple):
+    """An environment of another simulator, for one robot. `State` is the simulator's own."""
+
+    reset: Callable[[Array], Any]  # (key) -> state
+    step: Callable[[Any, Array], Any]  # (state, action in [-1, 1]) -> state
+    observation: Callable[[Any], Array]  # (state) -> [O]
+    reward: Callable[[Any, Array, Any], Array]  # (state before, action, state) -> []
+    done: Callable[[Any], Array]  # (state) -> [] bool
+    robot: Robot | None
+    action_size: int
+    episode_length: int
+    repeatable: bool  # see `Task.repeatable`
+    summary: str
+    reward_text: str
+    termination_text: str
+
+
+class _Inner(NamedTuple):
+    """Inner state of such a task: the simulator's state, and the descriptor's memory."""
+
+    state: Any
+    memory: Any
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Discard what simulators print and warn of when they are imported or load a model."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def load(module: str) -> Any:
+    """Import a module of a simulator without what it prints and warns of, and return it."""
+    with quiet():
+        return importlib.import_module(module)
+
+
+def make(name: Name, world: World, options: dict[str, Any]) -> Task:
+    """Return the task of an environment with the options of its name.
+
+    Unless the option `random_start` is set, every episode starts in the same state.
+    """
+    title = names.title(str(name))
+    random_start = options.get("random_start", False)
+
+    def reset_world(key: Array) -> Any:
+        return world.reset(key if random_start else jax.random.key(0))
+
+    with _in_simulator():
+        example = jax.eval_shape(reset_world, jax.random.key(0))
+        descriptor = descriptors.make(title, world.robot, options, example)
+        low, high = bounds.given(title, descriptor.low, descriptor.high, options)
+        size = jax.eval_shape(world.observation, example).shape
+    if len(size) != 1:
+        raise ValueError(f"task '{title}': its observation must be a vector, got the shape {size}")
+
+    def seen(memory: Any, before: Any, state: Any, reward: Array) -> TaskState:
+        memory, described = descriptor.measure(memory, before, state)
+        return TaskState(
+            inner=_Inner(state, memory),
+            observation=jnp.asarray(world.observation(state), jnp.float32),
+            reward=jnp.asarray(reward, jnp.float32),
+            done=world.done(state),
+            descriptor=described.astype(jnp.float32),
+        )
+
+    def reset(key: Array) -> TaskState:
+        with _in_simulator():
+            state = reset_world(key)
+            return seen(descriptor.start(state), state, state, jnp.zeros(()))
+
+    def step(before: TaskState, action: Array) -> TaskState:
+        with _in_simulator():
+            old, memory = before.inner
+            state = world.step(old, action)
+            return seen(memory, old, state, world.reward(old, action, state))
+
+    return Task(
+        name=title,
+        observation_size=size[0],
+        action_size=world.action_size,
+        episode_length=options.get("episode_length", world.episode_length),
+        descriptor_low=low,
+        descriptor_high=high,
+        reset=reset,
+        step=step,
+        episode_descriptor=descriptor.over,
+        deterministic=not random_start,
+        repeatable=world.repeatable,
+        summary=world.summary,
+        reward_text=world.reward_text,
+        termination_text=world.termination_text,
+        descriptor_text=descriptor.text,
+        descriptor_names=descriptor.names,
+        descriptor_units=descriptor.units,
+    )
+
+
+@contextlib.contextmanager
+def _in_simulator() -> Iterator[None]:
+    """Allow what simulators do while JAX traces them: warn, and combine arrays of other rank."""
+    with warnings.catch_warnings(), jax.numpy_rank_promotion("allow"):
+        warnings.simplefilter("ignore")
+        yield
