@@ -15,11 +15,20 @@ import numpy as np
 from elites.tasks.workers.block import Block
 from elites.tasks.workers.environment import Environment
 
-_ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+Activation = Callable[[np.ndarray], np.ndarray]
+
+_HALF = np.float32(0.5)  # 32-bit numbers stay 32-bit numbers
+_GELU = np.float32((2.0 / np.pi) ** 0.5), np.float32(0.044715)
+
+ACTIVATIONS: dict[str, Activation] = {
+    "linear": lambda x: x,
     "relu": lambda x: np.maximum(x, 0),
     "tanh": np.tanh,
-    "linear": lambda x: x,
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "gelu": lambda x: _HALF * x * (1 + np.tanh(_GELU[0] * (x + _GELU[1] * x**3))),
+    "silu": lambda x: x * (_HALF * (1 + np.tanh(_HALF * x))),
 }
+"""Functions of `elites.core.networks` between layers and after the last one, in NumPy."""
 
 
 class Network(NamedTuple):
@@ -49,7 +58,7 @@ def policy(network: Network, parameters: np.ndarray) -> Callable[[np.ndarray], n
         middle, end = start + inputs * outputs, start + (inputs + 1) * outputs
         layers.append((parameters[start:middle].reshape(inputs, outputs), parameters[middle:end]))
         start = end
-    hidden, output = _ACTIVATIONS[network.activation], _ACTIVATIONS[network.output]
+    hidden, output = ACTIVATIONS[network.activation], ACTIVATIONS[network.output]
     *inner, (last_kernel, last_bias) = layers
 
     def act(x: np.ndarray) -> np.ndarray:
