@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--evaluations", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--endurance", type=int, default=10_000, help="evaluations; 0 leaves it out")
+    parser.add_argument("--endurance", type=int, default=10_000, help="evaluations, 0 for none")
     arguments = parser.parse_args()
     found = compare(arguments.task, arguments.workers, arguments.evaluations, arguments.rounds)
     print(json.dumps(found), flush=True)

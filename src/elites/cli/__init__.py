@@ -1,7 +1,7 @@
 """The `elites` command: one thin function for each of its commands.
 
     train.py       train, resume, distil, demo
-    runs.py        evaluate, plot, export, info, pack, unpack
+    runs.py        evaluate, calibrate, plot, export, info, pack, unpack
     view.py        view
     study.py       study, report
     catalogue.py   tasks, algorithms; describe.py writes their text
@@ -45,6 +45,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "resume": train.resume,
     "distil": train.distil,
     "evaluate": runs.evaluate,
+    "calibrate": runs.calibrate,
     "plot": runs.plot,
     "export": runs.export,
     "view": view.view,

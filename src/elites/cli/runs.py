@@ -1,4 +1,4 @@
-"""Commands for existing runs: evaluate, plot, export, info, pack and unpack."""
+"""Commands for existing runs: evaluate, calibrate, plot, export, info, pack and unpack."""
 
 from __future__ import annotations
 
@@ -42,6 +42,45 @@ def evaluate(
     if note := evaluation.note(directory):
         print(note)
     print(f"tables: {folder / 'metrics.csv'}, {folder / 'cells.csv'}")
+
+
+def calibrate(
+    run: RunPath,
+    rounds: int = 16,
+    device: Device = "auto",
+    trust_task: bool = False,
+) -> None:
+    """Search, for each cell, the request at which the actor of a run reaches the cell.
+
+    The requests are written to the run. 'elites export --actor --descriptor' uses them.
+
+    Args:
+        run: Run directory. Its algorithm must train an actor that takes a descriptor.
+        rounds: Number of rounds. In each, the actor is rolled out once for every cell.
+        device: Device to compute on.
+        trust_task: Run the file of the task or algorithm that the run names, and remember its
+            contents as trusted. Needed for runs of other people.
+    """
+    directory = directories.existing(run)
+    if rounds < 1:
+        raise ValueError(f"--rounds must be at least 1, got {rounds}")
+    config = trusted_config(directory, trust_task)
+    from elites.runs import calibrating, job
+    from elites.training.display import Display
+
+    job.choose_device(device)
+    display = Display(rounds)
+    try:
+        found, iteration = calibrating.calibrate(
+            directory, rounds, lambda done: display.count(done, "round")
+        )
+    finally:
+        display.close()
+    print(f"{run}, iteration {iteration}, {counted(config.seeds, 'seed')}")
+    print("\n".join(columns(calibrating.table(found), right=(1, 2))))
+    print(
+        f"tables: {directory.calibration / 'requests.csv'}, {directory.calibration / 'metrics.csv'}"
+    )
 
 
 def plot(
@@ -98,15 +137,16 @@ def export(
         output: File to write. Its suffix, .onnx or .safetensors, chooses the format.
         actor: Export the actor. A conditioned actor takes descriptors in task units as an input.
         cell: Export the elite of this cell.
-        descriptor: Export the elite nearest to this descriptor, in task units.
+        descriptor: Export the elite nearest to this descriptor, in task units. With --actor,
+            export the actor for this descriptor alone, a policy that takes observations only.
         seed: Seed to take the policy from.
         checkpoint: Iteration of the checkpoint to read.
         trust_task: Run the file of the task or algorithm that the run names, and remember its
             contents as trusted. Needed for runs of other people.
     """
     directory = directories.existing(run)
-    if sum([actor, cell is not None, bool(descriptor)]) > 1:
-        raise ValueError("choose one of --actor, --cell and --descriptor")
+    if cell is not None and (actor or descriptor):
+        raise ValueError("--cell names an elite: give it without --actor and --descriptor")
     from elites.runs import formats
 
     formats.check(output)
@@ -116,7 +156,10 @@ def export(
 
     job.choose_device("cpu")  # a GPU may be training
     results, iteration = saved.load_checkpoint(directory, checkpoint)
-    policy, information = exporting.choose(results, actor, cell, descriptor, seed)
+    if actor and descriptor:
+        policy, information = exporting.actor_at(directory, results, iteration, descriptor, seed)
+    else:
+        policy, information = exporting.choose(results, actor, cell, descriptor, seed)
     error = exporting.export(policy, output, {**information, "iteration": iteration})
     print(f"{output}: {information['what']}; differs from JAX by {error:.1g} on 1,000 observations")
 

@@ -91,16 +91,24 @@ def request_actor(
 ) -> Request:
     """Return a request for rollouts of the actor alone, at the descriptors of `cells` [batch].
 
-    `cells` are indices. Further rows of the request are padding: they repeat the last cell.
+    `cells` are indices.
+    """
+    return request_at(algorithm, actor, archive.descriptors[cells], key)
+
+
+def request_at(algorithm: Algorithm, actor: Array, descriptors: Array, key: Array) -> Request:
+    """Return a request for rollouts of the actor alone, at `descriptors` [batch, D].
+
+    Further rows of the request are padding: they repeat the last descriptor.
     """
     rows = jnp.minimum(jnp.arange(padded_size(algorithm.batch)), algorithm.batch - 1)
-    descriptors = archive.descriptors[cells[rows]]
+    targets = descriptors[rows]
     return Request(
-        policies=archive.policies[:0],
-        origins=archive.origin[:0],
-        targets=descriptors[:0],
+        policies=jnp.zeros((0, algorithm.policy.size)),
+        origins=jnp.zeros(0, jnp.int32),
+        targets=targets[:0],
         actor=actor,
-        actor_targets=descriptors,
+        actor_targets=targets,
         key=key,
     )
 

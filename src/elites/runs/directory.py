@@ -10,6 +10,7 @@
     snapshots/         fitness, descriptors and origin of the archive at every checkpoint
     kernels/           kernels that the GPU compiler chose, so that the next process uses the same
     evaluation/        the paper's metrics and a table of all cells, written by `elites evaluate`
+    calibration/       requests at which the actor hits the cells, written by `elites calibrate`
     figures/           written by `elites plot`
     summary.md         a summary for people
     run.lock           names the process that is writing
@@ -53,7 +54,7 @@ LONGEST_TEXT = 1000  # of a task or an algorithm, when it is shown
 _FILES = (
     CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, *OLD_NAMES.values()
 )  # fmt: skip
-_FOLDERS = r"checkpoints|snapshots|kernels|events|figures|evaluation(_\d{9})?"
+_FOLDERS = r"checkpoints|snapshots|kernels|events|figures|calibration|evaluation(_\d{9})?"
 LAYOUT = rf"(?!checkpoints/last$)({'|'.join(map(re.escape, _FILES))}|{_FOLDERS})(/(?s:.*))?"
 """Pattern of the paths inside of a run that must not be links. elites makes checkpoints/last."""
 
@@ -101,6 +102,11 @@ class RunDirectory:
     def evaluation(self) -> Path:
         """Path of the folder with the evaluation tables that are written at the end of training."""
         return self.path / "evaluation"
+
+    @property
+    def calibration(self) -> Path:
+        """Path of the folder with the calibrated requests to the actor."""
+        return self.path / "calibration"
 
     @property
     def figures(self) -> Path:

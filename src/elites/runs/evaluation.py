@@ -119,28 +119,28 @@ def write(directory: Path, results: Any, again: Any, iteration: int) -> None:
         )
         cells += [[seed, iteration, *_cell_row(i, cell, archive, again)] for cell in archive.cells]
     size = results.archives.centroids.shape[-1]
-    _write_csv(
+    write_csv(
         directory / "cells.csv",
         [
             "seed",
             "iteration",
             "cell",
-            *_numbered("centroid", size),
+            *numbered("centroid", size),
             "fitness",
-            *_numbered("descriptor", size),
+            *numbered("descriptor", size),
             "origin",
             "born",
             "reevaluated_fitness",
-            *_numbered("reevaluated_descriptor", size),
+            *numbered("reevaluated_descriptor", size),
             "descriptor_error",
             "actor_fitness",
-            *_numbered("actor_descriptor", size),
+            *numbered("actor_descriptor", size),
             "actor_descriptor_error",
             "actor_cell",
         ],
         cells,
     )
-    _write_csv(
+    write_csv(
         directory / "metrics.csv", ["seed", "iteration", *(name for name, _ in COLUMNS)], rows
     )
 
@@ -175,12 +175,12 @@ def _cell_row(i: int, cell: int, archive: Any, again: Any) -> list[Any]:
     ]
 
 
-def _numbered(name: str, count: int) -> list[str]:
+def numbered(name: str, count: int) -> list[str]:
     """Return `count` numbered column names, such as "centroid_0" and "centroid_1"."""
     return [f"{name}_{i}" for i in range(count)]
 
 
-def _write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Write a CSV file atomically: readers see the old file or the complete new one."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -224,7 +224,7 @@ def read_cells(directory: Path, cells: int, size: int) -> dict[str, np.ndarray]:
     Raises a RunError if the table does not fit them.
     """
     path = directory / "cells.csv"
-    described = (*_numbered("descriptor", size), *_numbered("actor_descriptor", size))
+    described = (*numbered("descriptor", size), *numbered("actor_descriptor", size))
     errors = ("descriptor_error", "actor_descriptor_error")
     table = read_table(path, ("seed", "cell", "fitness", "actor_fitness", *described, *errors))
     for name in ("cell", "actor_cell"):

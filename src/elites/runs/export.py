@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.core import networks
-from elites.runs import formats
+from elites.runs import calibrating, formats
 from elites.runs.config import seed_index
-from elites.runs.directory import RunError, replacing
+from elites.runs.directory import RunDirectory, RunError, replacing
 from elites.runs.formats import Network
 from elites.training import Actor, Elite, Run
 
@@ -72,6 +72,47 @@ def choose(
         "descriptor": reached,
     }
     return elite, information
+
+
+def actor_at(
+    directory: RunDirectory,
+    run: Run,
+    iteration: int,
+    descriptor: Sequence[float],
+    seed: int | None,
+) -> tuple[Elite, dict[str, Any]]:
+    """Return the actor for one descriptor as a policy of observations alone, and its metadata.
+
+    If the run in `directory` has been calibrated at this iteration, the actor is asked for the
+    calibrated request. If `seed` is None, the seed with the highest QD-score is used.
+    """
+    index = run.best if seed is None else seed_index(run.seeds, seed)
+    actor, problem, td3 = run.seed(index).actor, run.algorithm.problem, run.algorithm.main_td3
+    if actor is None or td3 is None or not actor.conditioned:
+        raise ValueError(f"{run.algorithm.name} trains no actor that takes a descriptor")
+    wanted = np.array(descriptor, np.float32)
+    if wanted.shape != (problem.descriptor_size,) or not np.isfinite(wanted).all():
+        raise ValueError(
+            f"--descriptor needs {problem.descriptor_size} finite numbers for "
+            f"'{problem.name}', got {' '.join(map(str, descriptor))}"
+        )
+    asked = calibrating.request(directory, run.seeds[index], iteration, wanted, problem.weights)
+    target = problem.normalise(jnp.asarray(asked, jnp.float32)[None])
+    policy = networks.fold(td3.actor, jnp.asarray(actor.parameters), target)[0]
+    network = problem.policy(td3.actor.sizes[1:-1])
+    shown = [round(float(value), 6) for value in asked]
+    what = f"the actor for the descriptor {list(map(float, wanted))}, asked for {shown}"
+    information = {
+        "task": problem.name,
+        "algorithm": run.algorithm.name,
+        "seed": run.seeds[index],
+        "what": what,
+        "descriptor": list(map(float, wanted)),
+        "request": shown,
+    }
+    return Elite(
+        np.asarray(policy), float("nan"), wanted, -1, "actor", iteration, network
+    ), information
 
 
 def network_of(policy: Elite | Actor, information: dict[str, Any]) -> Network:

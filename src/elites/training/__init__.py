@@ -6,12 +6,15 @@
 
     loop.py        train() and build()
     seeds.py       an algorithm over a batch of seeds, and how its stages are compiled
+    sizes.py       shapes of arrays and the memory that they need
+    outside.py     the stage of a task whose episodes run outside of JAX
     results.py     what training returns: archive, actor, metrics
     ask_tell.py    searches whose policies are evaluated by another program or a robot
     episodes.py    recorded episodes as transitions to learn from
     searches.py    save and load such a search
     builders.py    algorithms by name, by FILE.py:FUNCTION, or as functions
-    progress.py    progress of training on the terminal
+    calibrating.py requests at which an actor hits the cells of an archive
+    display.py     progress of training on the terminal
     stopping.py    stop training from a callback or with Ctrl-C
 
 A level below, `elites.build(task, name)` gives `start(key)` and `step(state, key)`.
@@ -28,8 +31,8 @@ from elites.training.seeds import (
     iteration_keys,
     reevaluation_keys,
     seed_keys,
-    size_in_bytes,
 )
+from elites.training.sizes import size_in_bytes
 from elites.training.stopping import StopTraining, TrainingInterrupted
 
 __all__ = [

@@ -106,6 +106,11 @@ class Display:
             del fields["bar"]
             self.say("  ".join(fields.values()))
 
+    def count(self, number: int, what: str) -> None:
+        """Show on a terminal how many of the `total` parts of some work are done: "round 3/16"."""
+        if self.terminal:
+            self._show(f"{_bar(number / self.total)}  {what} {number}/{self.total}")
+
     def close(self) -> None:
         """End the progress display and leave its last line visible."""
         if self._shown:

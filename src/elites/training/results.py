@@ -22,7 +22,9 @@ from elites.core.networks import MLP
 from elites.core.reevaluation import Reevaluation
 from elites.core.types import Array
 from elites.tasks.task import Task
+from elites.training import calibrating
 from elites.training.builders import Builder
+from elites.training.calibrating import Calibrated
 from elites.training.seeds import Batched, reevaluation_keys, seed_keys
 
 
@@ -356,6 +358,24 @@ class Run(Generic[S]):
         """
         keys = reevaluation_keys(seed_keys(self.seeds))
         return jax.tree.map(np.asarray, self._batched.reevaluate(self.archives, self.actors, keys))
+
+    def calibrate(
+        self, rounds: int = calibrating.ROUNDS, progress: Callable[[int], object] | None = None
+    ) -> Calibrated:
+        """Search, for each cell, the request at which the actor reaches the cell, and return them.
+
+        Every round rolls out the actor once for each cell. `progress` is called with the number of
+        rounds that are done. Raises a ValueError if the run has no actor that takes a descriptor.
+        """
+        if self.actors is None or not self.algorithm.conditioned:
+            raise ValueError(
+                f"{self.algorithm.name} trains no actor that takes a descriptor, so there is "
+                "nothing to calibrate. 'elites distil' fits one to the archive"
+            )
+        keys = reevaluation_keys(seed_keys(self.seeds))
+        return calibrating.calibrate(
+            self._batched, self.archives, self.actors, keys, self.best, rounds, progress
+        )
 
     def save(
         self, directory: Path | str, *, task: str | None = None, algorithm: str | None = None

@@ -19,12 +19,13 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from elites.core import reevaluation
-from elites.core.algorithm import Algorithm, Metrics, Round, S, SearchState
+from elites.core.algorithm import Algorithm, Metrics, Round, S
 from elites.core.archive import Archive
 from elites.core.evaluation import rows_outside
 from elites.core.reevaluation import Reevaluation, Results
 from elites.core.types import Array, Evaluation, Request
 from elites.training.outside import EvaluateOutside
+from elites.training.sizes import compiled_size, shapes_of, size_in_bytes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -95,6 +96,7 @@ class Batched(Generic[S]):
         self._request_actor = self.over_seeds(
             functools.partial(reevaluation.request_actor, algorithm)
         )
+        self._request_at = self.over_seeds(functools.partial(reevaluation.request_at, algorithm))
         self._score = self.over_seeds(functools.partial(reevaluation.score, algorithm.problem))
         self.constant_axes: tuple[int, ...] = ()
         """Axes of the descriptor that are constant over the initial policies, after `start`."""
@@ -169,7 +171,7 @@ class Batched(Generic[S]):
         """
         size = (self.seeds, self.algorithm.cells, self.algorithm.problem.descriptor_size)
         centroids = jax.ShapeDtypeStruct(size, jnp.float32)
-        return _shapes(jax.eval_shape(self.compiled.init, keys, centroids))
+        return shapes_of(jax.eval_shape(self.compiled.init, keys, centroids))
 
     def reevaluate(self, archive: Archive, actors: Array | None, keys: Array) -> Reevaluation:
         """Evaluate the archives and actors of all seeds again and return their scores.
@@ -196,10 +198,8 @@ class Batched(Generic[S]):
                 request = self._request_actor(archive, actors, chunk, chunk_keys)
                 actor.append(_results(self.compiled.evaluate(request), slice(batch)))
 
-        def joined(parts: list[Results]) -> Results:
-            return jax.tree.map(lambda *a: jnp.concatenate(a, axis=1)[:, :cells], *parts)
-
-        return self._score(archive, joined(elites), joined(actor) if actor else None)
+        of_actor = _joined(actor, cells) if actor else None
+        return self._score(archive, _joined(elites, cells), of_actor)
 
     def evaluate(self, policies: Array, actors: Array | None, keys: Array) -> Evaluation:
         """Run one episode of each of the policies [seeds, batch, P] and return the results.
@@ -231,6 +231,20 @@ class Batched(Generic[S]):
             return evaluate.shapes(jax.eval_shape(evaluate.rows, request))
         return jax.eval_shape(evaluate, request)
 
+    def roll_out_actor(self, actors: Array, descriptors: Array, keys: Array) -> Results:
+        """Roll out the actor of each seed at `descriptors` [seeds, n, D] and return the results.
+
+        `actors` [seeds, P] and `keys` [seeds] belong to the seeds.
+        """
+        self._make_kernel_directory()
+        batch, count = self.algorithm.batch, descriptors.shape[1]
+        parts: list[Results] = []
+        for start in range(0, count, batch):
+            rows = jnp.minimum(jnp.arange(start, start + batch), count - 1)
+            request = self._request_at(actors, descriptors[:, rows], iteration_keys(keys, start))
+            parts.append(_results(self.compiled.evaluate(request), slice(batch)))
+        return _joined(parts, count)
+
     def compile(self, state: S, keys: Array) -> int:
         """Compile the stages of an iteration and return the memory, in bytes, that it needs.
 
@@ -242,8 +256,8 @@ class Batched(Generic[S]):
 
         def shapes_after(stage: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
             lowered = cast(jax.stages.Wrapped, stage).lower(*args, **kwargs)
-            sizes.append(_compiled_size(lowered.compile()))
-            return _shapes(cast(T, lowered.out_info))
+            sizes.append(compiled_size(lowered.compile()))
+            return shapes_of(cast(T, lowered.out_info))
 
         def evaluated(request: Request) -> Evaluation:
             evaluate = self.compiled.evaluate
@@ -309,28 +323,6 @@ def reevaluation_keys(keys: Array) -> Array:
     return iteration_keys(keys, 2**31 - 1)
 
 
-# --------------------------------------------------------------------------------- shapes and sizes
-
-
-def size_in_bytes(tree: SearchState | Evaluation) -> int:
-    """Return the total size in bytes of a state's arrays. They may be shapes only."""
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
-def _shapes(tree: T) -> T:
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
-
-
-def _compiled_size(compiled: jax.stages.Compiled) -> int:
-    """Return the number of bytes that a compiled program holds while it runs, or 0 if unknown."""
-    analysis = compiled.memory_analysis()
-    if analysis is None:
-        return 0
-    fields = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
-    total = sum(getattr(analysis, field, 0) for field in fields)
-    return total - getattr(analysis, "alias_size_in_bytes", 0)
-
-
 def _results(evaluation: Evaluation, rows: slice) -> Results:
     """Return the fitness, descriptors and validity of the episodes `rows` of an evaluation.
 
@@ -339,3 +331,8 @@ def _results(evaluation: Evaluation, rows: slice) -> Results:
     return Results(
         evaluation.fitness[:, rows], evaluation.descriptors[:, rows], evaluation.valid[:, rows]
     )
+
+
+def _joined(parts: list[Results], count: int) -> Results:
+    """Return the results of several batches as one, without the padding after `count` episodes."""
+    return jax.tree.map(lambda *a: jnp.concatenate(a, axis=1)[:, :count], *parts)
