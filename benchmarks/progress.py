@@ -155,7 +155,7 @@ def figure(runs: dict[str, dict[str, Curves]], output: Path) -> None:
         panel.axhline(
             paper, color="#555555", ls="--", lw=1, label="paper: DCG-MAP-Elites after 1,000,000"
         )
-        panel.set(title=title, xlabel="thousand evaluations", xlim=(0, 260), ylim=(0, 14))
+        panel.set(title=title, xlabel="thousand evaluations", xlim=(0, 260), ylim=(0, 16))
     panels[0].set_ylabel("QD-score, 1e5")
     drawing.legend(
         *panels[0].get_legend_handles_labels(), fontsize=9, loc="outside lower center", ncols=4

@@ -119,7 +119,7 @@ def test_the_page_shows_what_an_elite_does(hopper):
     player = Player(RunDirectory(hopper))
     assert player.scene() is None, "no robot is drawn"
     elite = package.load(hopper).archive.best()
-    found = player.watch("page", 1, player.newest, 0, elite.cell)["elite"]
+    found = player.watch(player.newest, 0, elite.cell)["elite"]
     assert found["fitness"] == elite.fitness
     assert found["reached"] == pytest.approx(elite.descriptor.tolist())
     assert found["poses"] is None

@@ -33,7 +33,7 @@ class Config:
     algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[ALGORITHM]")] = "dcg_me"
     """An algorithm by name (see 'elites algorithms'), or FILE.py:FUNCTION for one of your own.
 
-    progress_me needs the fewest evaluations.
+    Where the descriptor is a final position, progress_me needs the fewest evaluations.
     """
     seeds: int = 1
     """Number of seeds, trained side by side as one batch."""

@@ -74,5 +74,8 @@ def _environment(name: Name) -> tuple[Any, int]:
             env = registry.load(environment, config_overrides=overrides)
         except Exception as error:  # such as a robot of the menagerie that cannot be downloaded
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise ValueError(f"task '{title}': Playground cannot load it: {reason}") from error
+            raise ValueError(
+                f"task '{title}': Playground cannot load it: {reason}. Robots outside of its "
+                "control suite need the MuJoCo Menagerie, which Playground downloads on first use"
+            ) from error
     return env, int(config.episode_length)
