@@ -49,13 +49,14 @@ def compare(name: str, workers: list[int], evaluations: int, rounds: int) -> dic
     """Return evaluations a second for each number of workers, measured in turns."""
     task = tasks.make(name)
     rows, speeds = policies(task, evaluations), {count: [] for count in workers}
-    steps = 0
+    steps, own = 0, []
     for _ in range(rounds):
         for count in workers:
             os.environ[pool.VARIABLE] = str(count)
             outside(task).run(rows[: 4 * count], np.zeros(4 * count), record=True)  # starts them
-            begun = time.perf_counter()
+            begun, used = time.perf_counter(), time.process_time()
             found = outside(task).run(rows, np.zeros(evaluations), record=True)
+            own.append((time.process_time() - used) / evaluations)
             speeds[count].append(evaluations / (time.perf_counter() - begun))
             steps = int(found.steps.sum())
     medians = {count: statistics.median(values) for count, values in speeds.items()}
@@ -67,6 +68,7 @@ def compare(name: str, workers: list[int], evaluations: int, rounds: int) -> dic
         "rounds": rounds,
         "evaluations_per_second": {str(count): round(value, 1) for count, value in medians.items()},
         "ratio": {str(count): round(medians[count] / medians[first], 2) for count in others},
+        "parent_cpu_ms_per_evaluation": round(1000 * statistics.median(own), 3),
         "load": os.getloadavg()[0],
         "cores": os.cpu_count(),
     }

@@ -32,17 +32,19 @@ class Rows(NamedTuple):
     seeds: Array  # [n + m] uint32: of the start of each episode; 0 on a deterministic task
 
 
-def evaluate(problem: Problem, policy: MLP, main_td3: TD3 | None, rows: Rows) -> Evaluation:
+def evaluate(
+    problem: Problem, policy: MLP, main_td3: TD3 | None, rows: Rows, *, observes: bool = False
+) -> Evaluation:
     """Run the episodes of `rows` outside of JAX and return their results.
 
     If the arrays of `rows` have the seeds of a run as first axis, so have those of the results. The
-    transitions are empty if `main_td3` is None, because nobody learns from them.
+    transitions, and `observes`, are as in `evaluation.evaluate`.
     """
     runner = _runner(problem, rows)
     shape = rows.seeds.shape
     policies = list(_policies(policy, _actor_network(problem, main_td3), rows))
     seeds = np.asarray(rows.seeds).reshape(-1)
-    record = main_td3 is not None
+    record = main_td3 is not None or observes
     if problem.deterministic:
         # Padding and empty cells repeat the same policy, and its episode is always the same.
         chosen, copies = _distinct(policies)
@@ -51,26 +53,34 @@ def evaluate(problem: Problem, policy: MLP, main_td3: TD3 | None, rows: Rows) ->
             found = _taken(found, copies)
     else:
         found = runner.run(policies, seeds, record)
+    if main_td3 is None and observes:
+        steps = found.transitions
+        nothing = jax.tree.map(lambda part: part[:0], steps)
+        kept = nothing._replace(observation=steps.observation, mask=steps.mask)
+        found = found._replace(transitions=kept)
     return jax.tree.map(jnp.asarray, found if len(shape) == 1 else _by_seed(found, shape[0]))
 
 
-def shapes(problem: Problem, main_td3: TD3 | None, rows: Rows) -> Evaluation:
+def shapes(
+    problem: Problem, main_td3: TD3 | None, rows: Rows, *, observes: bool = False
+) -> Evaluation:
     """Return the shapes and types of the results of `rows`, whose leaves may be shapes as well."""
     assert problem.outside is not None
     *lead, n = rows.seeds.shape
-    steps = 0 if main_td3 is None else problem.outside.episode_length
+    length = problem.outside.episode_length
 
     def of(dtype: type, *tail: int) -> Any:
         return jax.ShapeDtypeStruct((*lead, *tail), dtype)
 
-    def step(dtype: type, *width: int) -> Any:
-        return of(dtype, steps, n, *width)
+    def step(dtype: type, *width: int, observed: bool = False) -> Any:
+        kept = main_td3 is not None or (observes and observed)
+        return of(dtype, length if kept else 0, n, *width)
 
     seen, acted, place = problem.observation_size, problem.action_size, problem.descriptor_size
     transitions = Transitions(
-        step(jnp.float32, seen), step(jnp.float32, acted), step(jnp.float32),
+        step(jnp.float32, seen, observed=True), step(jnp.float32, acted), step(jnp.float32),
         step(jnp.float32, seen), step(jnp.bool_), step(jnp.bool_), step(jnp.float32, place),
-        step(jnp.bool_),
+        step(jnp.bool_, observed=True),
     )  # fmt: skip
     return Evaluation(
         of(jnp.float32, n), of(jnp.float32, n, place), of(jnp.bool_, n), of(jnp.int32, n),

@@ -18,13 +18,16 @@ class EvaluateOutside:
 
     def __init__(self, algorithm: Algorithm, rows: Callable[[Request], Rows]):
         self.rows, self._algorithm = rows, algorithm
+        self._observes = getattr(algorithm.hp, "normalise_observations", False)
 
     def __call__(self, request: Request) -> Evaluation:
         algorithm = self._algorithm
         return outside.evaluate(
-            algorithm.problem, algorithm.policy, algorithm.main_td3, self.rows(request)
-        )
+            algorithm.problem, algorithm.policy, algorithm.main_td3, self.rows(request),
+            observes=self._observes,
+        )  # fmt: skip
 
     def shapes(self, rows: Rows) -> Evaluation:
         """Return the results of `rows` with shapes and types in place of arrays."""
-        return outside.shapes(self._algorithm.problem, self._algorithm.main_td3, rows)
+        algorithm = self._algorithm
+        return outside.shapes(algorithm.problem, algorithm.main_td3, rows, observes=self._observes)

@@ -65,7 +65,7 @@ class Environment:
         """Start an episode from a seed and return the first observation [O]."""
         self._seen, _ = self.made.reset(seed=seed)
         self._descriptor.reset()
-        return _vector(self._seen)
+        return self._vector()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take a step with an action [A] in [-1, 1].
@@ -76,16 +76,27 @@ class Environment:
         box = self.made.action_space
         scaled = (self._centre + self._half * action).astype(box.dtype).reshape(box.shape)
         self._seen, reward, done, cut, _ = self.made.step(scaled)
-        return _vector(self._seen), float(reward), bool(done), bool(cut)
+        return self._vector(), float(reward), bool(done), bool(cut)
 
     def descriptor(self) -> np.ndarray:
         """Return the descriptor [D] of the current state. It is called once after every step."""
-        return np.asarray(self._descriptor.value(self._seen), np.float64).reshape(-1)
+        value = np.asarray(self._descriptor.value(self._seen), np.float64)
+        if value.shape != (len(self._descriptor.low),):
+            raise ValueError(
+                f"its descriptor must have {len(self._descriptor.low)} numbers, as after reset, "
+                f"got the shape {value.shape}"
+            )
+        return value
 
-
-def _vector(observation: Any) -> np.ndarray:
-    """Return an observation as a vector of 32-bit numbers."""
-    return np.asarray(observation, np.float32).reshape(-1)
+    def _vector(self) -> np.ndarray:
+        """Return the last observation as a vector of 32-bit numbers."""
+        vector = np.asarray(self._seen, np.float32).reshape(-1)
+        if len(vector) != self.observation_size:
+            raise ValueError(
+                f"its observation has {len(vector)} numbers, its observation_space "
+                f"{self.observation_size}"
+            )
+        return vector
 
 
 # ---------------------------------------------------------------------------------- make and check

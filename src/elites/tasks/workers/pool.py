@@ -212,7 +212,7 @@ def shared(name: str, spec: Spec) -> Iterator[Pool]:
         try:
             yield _pools[0]
         except BaseException:
-            _pools.clear()  # it has closed itself
+            close()
             raise
 
 
