@@ -8,6 +8,7 @@ arrays of JAX. All other stages of an algorithm are those of any problem.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -122,7 +123,8 @@ def _distinct(policies: list[tuple[MLP, np.ndarray]]) -> tuple[list[int], np.nda
     known: dict[tuple[MLP, bytes], int] = {}
     chosen, copies = [], np.zeros(len(policies), np.int64)
     for i, (network, parameters) in enumerate(policies):
-        place = known.setdefault((network, parameters.tobytes()), len(chosen))
+        digest = hashlib.blake2b(np.ascontiguousarray(parameters), digest_size=16).digest()
+        place = known.setdefault((network, digest), len(chosen))
         if place == len(chosen):
             chosen.append(i)
         copies[i] = place
