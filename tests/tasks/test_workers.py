@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from elites.core.networks import MLP
 from elites.tasks import gymnasium_tasks as family
 from elites.tasks.workers import pool
 from elites.tasks.workers.descriptors import Choice
-from elites.tasks.workers.environment import Spec
+from elites.tasks.workers.environment import Environment, Spec
 
 OWN = str(Path(own_environments.__file__).resolve())
 BOUNDS = {"low": (-1.0, -1.0), "high": (1.0, 1.0)}
@@ -120,7 +121,6 @@ def test_an_episode_is_that_of_plain_gymnasium():
 def test_descriptors_by_name_are_those_of_the_simulation(choice, expected):
     """In one process, where the simulation can be looked at between two steps."""
     from elites.tasks.workers import episode
-    from elites.tasks.workers.environment import Environment
 
     environment = Environment(Spec("Hopper-v5", choice, 40))
     network = MLP((11, 3))
@@ -331,10 +331,15 @@ def is_alive(pid: int) -> bool:
     ],
 )
 def test_what_cannot_be_trained_on_is_refused_in_one_line(spec, message):
-    with pytest.raises(ValueError, match=r"^task 'gymnasium:test': ") as caught:
-        family.build("gymnasium:test", spec, {})
-    assert message in str(caught.value)
+    """Here, as a worker would. `test_an_environment_that_is_not_there` asks a worker."""
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        Environment(spec)
     assert "\n" not in str(caught.value)
+
+
+def test_an_environment_that_is_not_there():
+    with pytest.raises(ValueError, match=r"^task 'gymnasium:test': Environment 'Hoper' doe"):
+        family.build("gymnasium:test", Spec("Hoper-v5", Choice("feet_contact")), {})
 
 
 @pytest.mark.parametrize("value", ["0", "two", "-1"])
