@@ -19,6 +19,7 @@ import numpy as np
 
 import elites
 from elites.core import archive as archives
+from elites.core import distances
 from elites.training import Batched, seed_keys
 from elites.training.calibrating import calibrate
 
@@ -53,8 +54,8 @@ def measure(task: str, actor: np.ndarray, seed: int, rounds: int) -> dict[str, f
     stored = archive_score(task, seed)
     scores: dict[str, float] = {"archive_qd_score": stored}
     for name, part in (("plain", found.before), ("calibrated", found.after)):
-        wanted = np.asarray(archive.centroids[0])
-        errors = np.linalg.norm(part.descriptors[0] - wanted, axis=-1)
+        wanted = archive.centroids[0]
+        errors = distances.between(part.descriptors[0], wanted, algorithm.problem.weights)
         scores |= {
             f"{name}_error_mean": round(float(part.descriptor_error[0]), 4),
             f"{name}_error_median": round(float(np.nanmedian(errors)), 4),

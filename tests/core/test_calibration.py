@@ -13,19 +13,20 @@ from elites.core import calibration
 from elites.core.reevaluation import Results
 
 PROBLEM = dataclasses.replace(
-    probe.problem(), descriptor_low=(0.0, 0.0), descriptor_high=(1.0, 1.0)
+    probe.problem(), descriptor_low=(0.0, 0.0), descriptor_high=(1.0, 10.0)
 )
-CENTROIDS = jnp.array([[0.2, 0.2], [0.5, 0.8], [0.9, 0.1]])
+SCALE = jnp.array([[1.0, 10.0]])  # the second axis is ten times as long
+CENTROIDS = jnp.array([[0.2, 0.2], [0.5, 0.8], [0.9, 0.1]]) * SCALE
 
 
 def reached(requests):
     """Return the results of an actor that turns and shrinks every request, within the bounds."""
-    turned = requests @ jnp.array([[0.8, 0.1], [-0.1, 0.8]]) + jnp.array([[0.1, 0.05]])
-    return Results(requests.sum(-1), turned, jnp.ones(len(requests), bool))
+    turned = (requests / SCALE) @ jnp.array([[0.8, 0.1], [-0.1, 0.8]]) + jnp.array([[0.1, 0.05]])
+    return Results(requests.sum(-1), turned * SCALE, jnp.ones(len(requests), bool))
 
 
 def errors(found):
-    return np.linalg.norm(np.asarray(found.descriptors - CENTROIDS), axis=-1)
+    return np.linalg.norm(np.asarray((found.descriptors - CENTROIDS) / SCALE), axis=-1)
 
 
 def run(actor, rounds):
@@ -70,7 +71,10 @@ def test_requests_stay_near_the_bounds():
     def stuck(requests):
         return Results(jnp.zeros(3), jnp.zeros((3, 2)), jnp.ones(3, bool))
 
-    found = run(stuck, 1)._replace(requests=jnp.full((3, 2), 50.0))
-    tried = np.asarray(calibration.propose(PROBLEM, CENTROIDS, found, jax.random.key(0)))
+    found = run(stuck, 1)
     low, high = np.array(PROBLEM.descriptor_low), np.array(PROBLEM.descriptor_high)
-    assert (tried <= high + calibration.MARGIN * (high - low) + 1e-6).all()
+    margin = calibration.MARGIN * (high - low)
+    for far, bound in ((50.0, high + margin), (-50.0, low - margin)):
+        asked = found._replace(requests=jnp.full((3, 2), far))
+        tried = calibration.propose(PROBLEM, CENTROIDS, asked, jax.random.key(0))
+        np.testing.assert_allclose(tried, np.broadcast_to(bound, (3, 2)), rtol=1e-6)

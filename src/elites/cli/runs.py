@@ -50,7 +50,7 @@ def calibrate(
     device: Device = "auto",
     trust_task: bool = False,
 ) -> None:
-    """Search, for each cell, the request at which the actor of a run reaches the cell.
+    """Search, for each cell, for the request at which the actor of a run reaches the cell.
 
     The requests are written to the run. 'elites export --actor --descriptor' uses them.
 

@@ -1,8 +1,8 @@
 """Calibrate the requests to a descriptor-conditioned actor.
 
-An actor that is asked for a descriptor reaches one nearby. Calibration searches for each cell the
-request whose episode ends nearest to the cell's centroid c. Every round corrects the best request
-so far by what it missed, with a random step size s and noise:
+An actor that is asked for a descriptor reaches one nearby. Calibration searches, for each cell, for
+the request whose episode ends nearest to the cell's centroid c. Every round adds a random share s
+of the remaining error, and noise, to the best request so far:
 
     proposal = request + s (c - reached) + noise
 

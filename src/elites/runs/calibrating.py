@@ -15,7 +15,7 @@ from elites.core.distances import Weights
 from elites.runs.directory import RunDirectory, RunError
 from elites.runs.evaluation import numbered, write_csv
 from elites.runs.logs import read_table
-from elites.training.calibrating import corrected
+from elites.training.calibrating import nearest
 from elites.words import number
 
 _METRICS = (
@@ -84,25 +84,25 @@ def table(found: Any) -> list[list[str]]:
 
 def request(
     run: RunDirectory, seed: int, iteration: int, descriptor: np.ndarray, weights: Weights
-) -> np.ndarray:
+) -> np.ndarray | None:
     """Return what to ask the actor of a seed for, to reach `descriptor` [D] in task units.
 
-    It is `descriptor` itself if the run has not been calibrated at this iteration. `seed` is the
+    Returns None if the run has not been calibrated at this iteration. `seed` is the
     number of a seed, and `weights` [D] are those of the problem's distances.
     """
     path = run.calibration / "requests.csv"
     if not path.exists():
-        return descriptor
+        return None
     size = len(descriptor)
     columns = [*numbered("request", size), *numbered("reached", size)]
     values = read_table(path, ("seed", "iteration", *columns))
     rows = (values["seed"] == seed) & (values["iteration"] == iteration)
     if not rows.any():
-        return descriptor
+        return None
     asked, reached = (
         np.stack([values[name][rows] for name in numbered(kind, size)], -1)
         for kind in ("request", "reached")
     )
     if not (np.isfinite(asked).all() and np.isfinite(reached).all()):
         raise RunError(f"{path}: damaged: a request is not finite. Run 'elites calibrate' again")
-    return corrected(asked, reached, descriptor, weights)
+    return nearest(asked, reached, descriptor, weights)

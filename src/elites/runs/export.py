@@ -96,12 +96,14 @@ def actor_at(
             f"--descriptor needs {problem.descriptor_size} finite numbers for "
             f"'{problem.name}', got {' '.join(map(str, descriptor))}"
         )
-    asked = calibrating.request(directory, run.seeds[index], iteration, wanted, problem.weights)
+    found = calibrating.request(directory, run.seeds[index], iteration, wanted, problem.weights)
+    asked = wanted if found is None else found
     target = problem.normalise(jnp.asarray(asked, jnp.float32)[None])
     policy = networks.fold(td3.actor, jnp.asarray(actor.parameters), target)[0]
     network = problem.policy(td3.actor.sizes[1:-1])
     shown = [round(float(value), 6) for value in asked]
     what = f"the actor for the descriptor {list(map(float, wanted))}, asked for {shown}"
+    what += " (calibrated)" if found is not None else " (not calibrated)"
     information = {
         "task": problem.name,
         "algorithm": run.algorithm.name,
@@ -109,6 +111,7 @@ def actor_at(
         "what": what,
         "descriptor": list(map(float, wanted)),
         "request": shown,
+        "calibrated": found is not None,
     }
     return Elite(
         np.asarray(policy), float("nan"), wanted, -1, "actor", iteration, network

@@ -22,7 +22,8 @@ from elites.core.types import Array, Problem
 from elites.training.seeds import Batched, iteration_keys
 
 ROUNDS = 16
-_VERIFICATION = 2**30  # number of the round whose keys check the result
+_VERIFICATION = 2**30  # round number that seeds the final verification
+_PROPOSALS = 2**29  # of a round's keys: those of its proposals
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,8 +48,8 @@ class Calibrated:
     def request(self, descriptor: ArrayLike, seed: int | None = None) -> np.ndarray:
         """Return the descriptor [D] to ask the actor for, to reach `descriptor` in task units.
 
-        It is the request of the cell whose episode ended nearest, moved by the rest of the way.
-        `seed` is the index of a seed. By default, it is the one with the highest QD-score.
+        It is the request whose episode ended nearest. `seed` is the index of a seed. By default, it
+        is the one with the highest QD-score.
         """
         index = self.best if seed is None else seed
         wanted = np.asarray(descriptor, np.float32)
@@ -59,20 +60,19 @@ class Calibrated:
         known, weights = self.valid[index], self.problem.weights
         if not known.any():
             return wanted
-        return corrected(self.requests[index][known], self.reached[index][known], wanted, weights)
+        return nearest(self.requests[index][known], self.reached[index][known], wanted, weights)
 
 
-def corrected(
+def nearest(
     requests: np.ndarray, reached: np.ndarray, descriptor: np.ndarray, weights: Weights
 ) -> np.ndarray:
-    """Return what to ask an actor for, to reach `descriptor` [D].
+    """Return the one of the `requests` [n, D] whose episode ended nearest to `descriptor` [D].
 
-    `requests` [n, D] were asked for before, and led to `reached` [n, D]. The one that ended nearest
-    is moved by the rest of the way. `weights` [D] are those of the problem's distances.
+    `reached` [n, D] are the descriptors of their episodes. `weights` [D] are those of the problem's
+    distances.
     """
     missed = descriptor - reached
-    nearest = np.argmin(np.linalg.norm(missed * np.array(weights, np.float32), axis=-1))
-    return requests[nearest] + missed[nearest]
+    return requests[np.argmin(np.linalg.norm(missed * np.array(weights, np.float32), axis=-1))]
 
 
 def calibrate(
@@ -84,7 +84,7 @@ def calibrate(
     rounds: int = ROUNDS,
     progress: Callable[[int], object] | None = None,
 ) -> Calibrated:
-    """Search the requests at which the actors [seeds, P] hit the cells of their archives.
+    """Search for the requests at which the actors [seeds, P] hit the cells of their archives.
 
     Every round rolls out each actor once for each cell. `keys` [seeds] are the random keys of the
     seeds, and `best` is the index of the best seed. `progress` is called with the number of rounds
@@ -99,10 +99,13 @@ def calibrate(
     found = calibration.start(centroids, plain)
     for number in range(1, rounds + 1):
         round_keys = iteration_keys(keys, number)
-        requests = propose(centroids, found, round_keys)
-        found = update(
-            centroids, found, requests, batched.roll_out_actor(actors, requests, round_keys)
-        )
+        if not problem.deterministic:
+            # Otherwise a lucky episode would keep its request for ever.
+            again = batched.roll_out_actor(actors, found.requests, round_keys)
+            found = found._replace(**again._asdict())
+        requests = propose(centroids, found, iteration_keys(round_keys, _PROPOSALS))
+        tried = batched.roll_out_actor(actors, requests, round_keys)
+        found = update(centroids, found, requests, tried)
         if progress:
             jax.block_until_ready(found)
             progress(number)

@@ -362,7 +362,7 @@ class Run(Generic[S]):
     def calibrate(
         self, rounds: int = calibrating.ROUNDS, progress: Callable[[int], object] | None = None
     ) -> Calibrated:
-        """Search, for each cell, the request at which the actor reaches the cell, and return them.
+        """Search, for each cell, for the request at which the actor reaches it, and return all.
 
         Every round rolls out the actor once for each cell. `progress` is called with the number of
         rounds that are done. Raises a ValueError if the run has no actor that takes a descriptor.
