@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from elites.core.hyperparameters import Hyperparameters
     from elites.runs.saved import load
     from elites.runs.saving import save
+    from elites.runs.starting import given_to as given_to
     from elites.tasks.task import Task, TaskState
     from elites.training import (
         AskTell,
@@ -44,6 +45,7 @@ _LAZY = {
     "TrainingInterrupted": "elites.training",
     "ask_tell": "elites.training",
     "build": "elites.training",
+    "given_to": "elites.runs.starting",  # for elites.training, which may not import it
     "load": "elites.runs.saved",
     "save": "elites.runs.saving",
     "train": "elites.training",

@@ -36,6 +36,7 @@ pytestmark = pytest.mark.usefixtures("quick_compiler")
 SMALL = small.SMALL | {"es_samples": 64, "es_generations": 2}
 OWN = Path(own_environments.__file__).resolve()
 KEY = jax.random.key(0)
+KEYS = training.seed_keys((3, 4))
 TRAINED = (
     "dcg_me",
     "me_es",
@@ -71,7 +72,7 @@ def built(task, name: str) -> training.Batched:
 
 
 def started(task, name: str):
-    batched, keys = built(task, name), training.seed_keys((3, 4))
+    batched, keys = built(task, name), KEYS
     return batched, batched.start(training.iteration_keys(keys, 0)), keys
 
 
@@ -87,7 +88,7 @@ def test_every_algorithm_does_what_it_does_inside_of_jax(name, point):
         stages = dataclasses.replace(batched.compiled, evaluate=evaluate)
         if name not in TRAINED:
             stages = dataclasses.replace(stages, train=lambda state, key: (state, {}))
-        keys = training.seed_keys((3, 4))
+        keys = KEYS
         centroids = np.stack([np.asarray(batched.algorithm.centroids())] * 2)
         state = stages.start(training.iteration_keys(keys, 0), centroids)
         state, metrics = stages.step(state, training.iteration_keys(keys, 1))
@@ -140,6 +141,20 @@ def test_shapes_are_those_of_the_results(point):
         assert of_found == of_expected
     needed = batched.compile(state, keys)
     assert needed > training.size_in_bytes(state) + training.size_in_bytes(found)
+
+
+def test_observations_are_normalised_without_a_learner(point):
+    statistics = []
+    for task in (point, "point_omni"):
+        hp = SMALL | {"normalise_observations": True}
+        batched, keys = training.Batched(elites.build(task, "me", **hp), 2), KEYS
+        state = batched.start(training.iteration_keys(keys, 0))
+        statistics.append(state.statistics)
+        request = batched.compiled.rounds[-1].ask(state, keys).to_evaluate()
+        steps = batched.evaluation_shapes(request).transitions
+        assert steps.observation.shape[1:] == (own_environments.LENGTH, *steps.mask.shape[2:], 3)
+        assert steps.action.shape[1] == 0, "nobody learns from them"
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), *statistics)
 
 
 def test_one_seed_without_compiling(point):

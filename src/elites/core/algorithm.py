@@ -30,7 +30,7 @@ class Metrics(NamedTuple):
     qd_score: Array  # []
     coverage: Array  # []
     max_fitness: Array  # []
-    evaluations: Array  # [] since the start: offspring, as the paper counts its budget
+    evaluations: Array  # [] since the start: episodes of offspring, as the paper counts its budget
     env_steps: Array  # [2] since the start: steps of all rollouts, the actor's too; see `counter`
     added: dict[str, Array]  # [] offspring that entered the archive
     rejected: Array  # [] since the start: rollouts that diverged or gave a non-finite result
@@ -39,14 +39,21 @@ class Metrics(NamedTuple):
     nearer: dict[str, Array]  # [] share of outward offspring that came nearer to their target
 
     @classmethod
-    def of(cls, state: SearchState, names: Sequence[str], origins: Array, added: Array) -> Metrics:
+    def of(
+        cls,
+        state: SearchState,
+        names: Sequence[str],
+        origins: Array,
+        added: Array,
+        offset: float = 0.0,
+    ) -> Metrics:
         """Return the metrics of a state. The losses are left empty.
 
         `added` [n] says which candidates entered the archive. They are counted by `origins` [n],
-        which are indices into `names`.
+        which are indices into `names`. `offset` is that of the QD-score.
         """
         return cls(
-            **archives.summary(state.archive)._asdict(),
+            **archives.summary(state.archive, offset)._asdict(),
             evaluations=state.evaluations,
             env_steps=state.env_steps,
             added={
@@ -90,7 +97,7 @@ class Round(NamedTuple, Generic[S]):
 
     ask: Callable[[S, Array], Request]  # (state, key of the iteration)
     tell: Callable[[S, Request, Evaluation], tuple[S, Metrics | None]]
-    evaluations: int  # policies of the request that count; further rows only pad the batch
+    evaluations: int  # rows of policies that count; further rows only pad the batch
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -114,7 +121,7 @@ class Algorithm(Generic[S]):
     MAP-Elites-ES makes one, in one of two ways, under a name that is not an origin.
     """
     batch: int
-    """Number of policies in the request that fills the archive."""
+    """Number of rows for policies in the request that fills the archive, see `repeats`."""
     actor_rollouts: int
     """Number of descriptors at which that request rolls out the actor."""
     padded_batch: int
@@ -138,6 +145,11 @@ class Algorithm(Generic[S]):
     """(request) -> results: first the rows of its policies, then those of its actor rollouts"""
     actor: Callable[[S], Array | None]
     """(state) -> parameters of the main learner's actor, with the state's leading axes"""
+    repeats: int = 1
+    """Number of episodes over which the results of a policy are averaged.
+
+    A request has as many rows for each policy, and re-evaluation repeats as often.
+    """
 
     @property
     def conditioned(self) -> bool:
@@ -145,13 +157,23 @@ class Algorithm(Generic[S]):
         return self.main_td3 is not None and self.main_td3.actor_conditioned
 
     @property
+    def needs_transitions(self) -> bool:
+        """Whether `tell` reads the transitions of an evaluation: to learn, or to normalise."""
+        return self.main_td3 is not None or self.hp.normalise_observations
+
+    @property
+    def qd_offset(self) -> float:
+        """Fitness that counts as 0 in QD-scores."""
+        return self.problem.offset(self.hp.qd_offset)
+
+    @property
     def initial_evaluations(self) -> int:
-        """Number of policies evaluated before the first iteration, without actor rollouts."""
+        """Number of evaluations before the first iteration, without actor rollouts."""
         return self.rounds[-1].evaluations
 
     @property
     def evaluations_per_iteration(self) -> int:
-        """Number of policies evaluated in one iteration. Actor rollouts are not counted."""
+        """Number of evaluations in one iteration. Actor rollouts are not counted."""
         return sum(round_.evaluations for round_ in self.rounds)
 
     def __repr__(self) -> str:

@@ -58,8 +58,8 @@ def make_td3(
     seen_by_actor = observation + actor_conditioned * problem.descriptor_size
     seen_by_critic = observation + action + critic_conditioned * problem.descriptor_size
     return TD3(
-        actor=MLP((seen_by_actor, *hidden, action)),
-        critic=MLP((seen_by_critic, *hp.critic_hidden, 1), output="linear"),
+        actor=MLP((seen_by_actor, *hidden, action), activation=hp.activation),
+        critic=MLP((seen_by_critic, *hp.critic_hidden, 1), "linear", hp.activation),
         actor_conditioned=actor_conditioned,
         critic_conditioned=critic_conditioned,
         actor_rate=hp.actor_learning_rate,

@@ -9,15 +9,17 @@ or descriptor is not finite is rejected and cannot displace another.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from elites.core.distances import Weights, nearest_row
 from elites.core.sampling import uniform_index
 
 Array = jax.Array
+Numbers = TypeVar("Numbers", jax.Array, np.ndarray)
 
 EMPTY = -1  # origin of a cell without an elite
 
@@ -129,11 +131,19 @@ def sample(archive: Archive, key: Array, count: int) -> Array:
     return jnp.searchsorted(ranks, pick, side="right", method="compare_all")
 
 
-def summary(archive: Archive) -> Summary:
-    """Return the archive's QD-score, coverage and maximum fitness."""
+def above(fitness: Numbers, offset: float) -> Numbers:
+    """Return what elites of this fitness [...] add to a QD-score: fitness minus offset."""
+    return fitness - offset if offset else fitness
+
+
+def summary(archive: Archive, offset: float = 0.0) -> Summary:
+    """Return the archive's QD-score, coverage and maximum fitness.
+
+    The QD-score is the sum of fitness - `offset` over the filled cells.
+    """
     full = filled(archive)
     return Summary(
-        qd_score=jnp.sum(jnp.where(full, archive.fitness, 0.0)),
+        qd_score=jnp.sum(jnp.where(full, above(archive.fitness, offset), 0.0)),
         coverage=jnp.mean(full.astype(jnp.float32)),
         max_fitness=jnp.max(archive.fitness),
     )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -21,7 +22,7 @@ import jax.numpy as jnp
 import optax
 
 from elites.core import archive as archives
-from elites.core import counter, networks, td3
+from elites.core import counter, networks, normalisation, td3
 from elites.core import replay as replays
 from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
@@ -29,6 +30,7 @@ from elites.core.catalogue import DISTIL
 from elites.core.evaluation import evaluate
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
+from elites.core.normalisation import Statistics
 from elites.core.replay import Layout, Replay
 from elites.core.td3 import TD3, Losses
 from elites.core.types import Array, Evaluation, Problem, Request, padded_size
@@ -55,6 +57,7 @@ class State(NamedTuple):
     evaluations: Array  # [] uint32
     env_steps: Array  # [2] uint32, see `counter`
     rejected: Array  # [] uint32
+    statistics: Statistics | None = None  # of observations, for a run that normalises them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Spec:
     @property
     def policy(self) -> MLP:
         """Network shape of the archive's policies."""
-        return self.problem.policy(self.hp.policy_hidden)
+        return self.problem.policy(self.hp.policy_hidden, self.hp.activation)
 
     @property
     def layout(self) -> Layout:
@@ -98,6 +101,7 @@ def algorithm(spec: Spec) -> Algorithm[State]:
         rounds=(Round(bind(ask, spec), bind(tell, spec), batch),),
         evaluate=bind(evaluate, spec.problem, spec.policy, spec.actor),
         actor=lambda state: state.learners[LEARNER].actor,
+        repeats=spec.hp.evaluations_per_policy,
     )  # fmt: skip
 
 
@@ -120,7 +124,7 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
     `Algorithm.start` then replaces the archive with the one to distil.
     """
     actor = networks.init(spec.actor.actor, Keys.of(key).init)
-    zero = jnp.zeros((), jnp.uint32)
+    zero, seen = jnp.zeros((), jnp.uint32), spec.problem.observation_size
     return State(
         archive=archives.empty(centroids, spec.policy.size),
         replay=replays.empty(spec.layout, spec.hp.replay_size),
@@ -129,14 +133,17 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
         evaluations=zero,
         env_steps=counter.zero(),
         rejected=zero,
+        statistics=normalisation.none_yet(seen) if spec.hp.normalise_observations else None,
     )
 
 
 def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses]]:
     """Fit the policy to the stored actions, by gradient steps on sampled minibatches.
 
-    Returns the new state and the mean loss, in a dictionary with the learner's name as its key.
+    Returns the new state and the mean loss, in a dictionary with the learner's name as its key. In
+    a run that normalises observations, the policy is fitted as one of normalised observations.
     """
+    seen = state.statistics
     rate = spec.hp.distil_learning_rate / (1.0 + state.iteration / _HALVED_AFTER)
     shape = (spec.hp.distil_steps, spec.hp.distil_batch_size)
     rows = replays.sample(state.replay, Keys.of(key).train, shape)
@@ -145,14 +152,27 @@ def train(spec: Spec, state: State, key: Array) -> tuple[State, dict[str, Losses
         batch = replays.columns(spec.layout, rows)
 
         def loss(actor: Array) -> Array:
-            action = td3.act(spec.actor, actor, batch["observation"], batch["target"])
+            observation = normalisation.normalised(seen, batch["observation"])
+            action = td3.act(spec.actor, actor, observation, batch["target"])
             return jnp.mean(jnp.square(action - batch["action"]))
 
         value, gradient = jax.value_and_grad(loss)(student.actor)
         return Student(*networks.descend(student.actor, gradient, student.moments, rate)), value
 
-    student, losses = jax.lax.scan(step, state.learners[LEARNER], rows)
+    student = _changed(spec, normalisation.to_normalised, state.learners[LEARNER], seen)
+    student, losses = jax.lax.scan(step, student, rows)
+    student = _changed(spec, normalisation.to_raw, student, seen)
     return state._replace(learners={LEARNER: student}), {LEARNER: Losses(None, losses.mean())}
+
+
+def _changed(
+    spec: Spec,
+    change: Callable[[MLP, Array, Statistics | None], Array],
+    student: Student,
+    statistics: Statistics | None,
+) -> Student:
+    """Return the student with its policy changed by `to_normalised` or `to_raw`."""
+    return student._replace(actor=change(spec.actor.actor, student.actor[None], statistics)[0])
 
 
 def ask(spec: Spec, state: State, key: Array) -> Request:
@@ -199,6 +219,8 @@ def tell(
         evaluations=state.evaluations + jnp.uint32(len(request.policies)),
         env_steps=counter.add(state.env_steps, evaluation.steps.sum()),
         rejected=state.rejected + jnp.sum(~evaluation.valid).astype(jnp.uint32),
+        statistics=normalisation.updated(state.statistics, evaluation),
     )
     none = jnp.zeros(len(request.policies), bool)
-    return state, Metrics.of(state, (), request.origins, none)
+    offset = problem.offset(spec.hp.qd_offset)
+    return state, Metrics.of(state, (), request.origins, none, offset)

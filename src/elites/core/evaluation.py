@@ -21,25 +21,37 @@ from elites.core.td3 import TD3
 from elites.core.types import Act, Array, Evaluation, Problem, Request, padded_size
 
 
-def evaluate(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request) -> Evaluation:
+def evaluate(
+    problem: Problem,
+    policy: MLP,
+    main_td3: TD3 | None,
+    request: Request,
+    *,
+    observes: bool = False,
+) -> Evaluation:
     """Run the episodes of a request and return their results, without padding.
 
     The first n rows belong to the n policies, the next m to the m actor rollouts. If all actor
     rollouts share one trajectory (`shares_trajectory`), there is one row for all of them. The
-    transitions are empty if `main_td3` is None, because nobody learns from them.
+    transitions are empty if `main_td3` is None, because nobody learns from them. With `observes`,
+    they then have observations and mask, to normalise observations.
 
     If the episodes run outside of JAX (`Problem.outside`), this function cannot be compiled.
     """
     if problem.outside is not None:
-        return outside.evaluate(problem, policy, main_td3, rows_outside(problem, main_td3, request))
+        rows = rows_outside(problem, main_td3, request)
+        return outside.evaluate(problem, policy, main_td3, rows, observes=observes)
     n = len(request.policies)
     m = actor_rows(problem, main_td3, len(request.actor_targets))
     size = padded_size(n + m)
     act = acting(problem, policy, main_td3, request, size)
     evaluation = problem.rollout(act, jax.random.split(request.key, size))
     if main_td3 is None:
-        nothing = jax.tree.map(lambda a: a[:0], evaluation.transitions)
-        evaluation = evaluation._replace(transitions=nothing)
+        steps = evaluation.transitions
+        kept = jax.tree.map(lambda a: a[:0], steps)
+        if observes:
+            kept = kept._replace(observation=steps.observation, mask=steps.mask)
+        evaluation = evaluation._replace(transitions=kept)
     if size == n + m:
         return evaluation
     return take(evaluation, jnp.concatenate([jnp.arange(n), jnp.arange(size - m, size)]))

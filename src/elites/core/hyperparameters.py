@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 from elites.core.catalogue import suggestion
 
-Value = int | float | Sequence[int] | None  # of a hyperparameter
+Value = int | float | bool | str | Sequence[int] | None  # of a hyperparameter
+Activation = Literal["relu", "tanh", "elu", "gelu", "silu"]
+Average = Literal["mean", "median"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +27,23 @@ class Hyperparameters:
     """Offspring evaluated in each iteration."""
     policy_hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of a policy."""
+    activation: Activation = "relu"
+    """Activation between the layers of policies, actors and critics. Outputs are not affected."""
+    normalise_observations: bool = False
+    """Vary policies and train learners on observations with mean 0 and standard deviation 1.
+
+    Mean and deviation are measured over all episodes of the run so far. Archived policies keep
+    their behaviour.
+    """
+    evaluations_per_policy: int = 1
+    """Episodes of each offspring, on a stochastic task. Each counts as an evaluation."""
+    average: Average = "mean"
+    """Average over the episodes of an offspring that gives its fitness and descriptor."""
+    qd_offset: float | None = None
+    """Fitness that counts as 0 in QD-scores: each filled cell adds its fitness minus this.
+
+    None uses the task's own, which is 0 if it does not say.
+    """
     iso_sigma: float = 0.005
     """GA variation, parameter 1: standard deviation of the noise on every parameter."""
     line_sigma: float = 0.05
@@ -165,11 +184,18 @@ _RATES = ("discount", "target_update_rate", "progress_discount", "progress_reach
 _POSITIVE = ("policy_learning_rate", "actor_learning_rate", "critic_learning_rate",
              "es_learning_rate", "es_sigma", "lengthscale", "distil_learning_rate",
              "progress_learning_rate", "progress_final_weight", "progress_final_rate")  # fmt: skip
-_OPTIONAL = ("lengthscale", "progress_discount")
+_OPTIONAL = ("lengthscale", "progress_discount", "qd_offset")
+_CHOICES = {"activation": get_args(Activation), "average": get_args(Average)}
 
 
 def _check_field(name: str, value: Any) -> None:
-    if name.endswith("_hidden"):
+    if name in _CHOICES:
+        if value not in _CHOICES[name]:
+            raise ValueError(f"{name} must be one of {', '.join(_CHOICES[name])}, got {value!r}")
+    elif isinstance(Hyperparameters.__dataclass_fields__[name].default, bool):
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be true or false, got {value!r}")
+    elif name.endswith("_hidden"):
         if not isinstance(value, tuple) or any(not _whole(v) or v < 1 for v in value):
             raise ValueError(f"{name} must be a tuple of sizes of at least 1, got {value!r}")
         if name == "critic_hidden" and not value:
@@ -188,7 +214,7 @@ def _check_field(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be between 0 and 1, got {value!r}")
     elif name in _POSITIVE and value <= 0:
         raise ValueError(f"{name} must be greater than 0, got {value!r}")
-    elif value < 0:
+    elif value < 0 and name != "qd_offset":
         raise ValueError(f"{name} must not be negative, got {value!r}")
 
 

@@ -18,20 +18,32 @@ import jax
 import jax.numpy as jnp
 
 from elites.core import archive as archives
-from elites.core import counter, distances, networks, novelty, progress, standardisation, td3
+from elites.core import (
+    averaging,
+    counter,
+    distances,
+    networks,
+    normalisation,
+    novelty,
+    progress,
+    scaling,
+    standardisation,
+    td3,
+)
 from elites.core import replay as replays
 from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
 from elites.core.evaluation import actor_rows, evaluate, shares_trajectory, take
 from elites.core.spec import Learner, Spec, State
 from elites.core.td3 import Losses
-from elites.core.types import Array, Evaluation, Request, padded_size
+from elites.core.types import Array, Evaluation, Request, Results, padded_size
 
 
 def algorithm(spec: Spec) -> Algorithm[State]:
     """Return the `Algorithm` that a MAP-Elites specification describes."""
     bind, problem, main_td3 = functools.partial, spec.problem, spec.main_td3
-    robots = spec.batch + actor_rows(problem, main_td3, spec.actor_rollouts)
+    robots = spec.episodes + actor_rows(problem, main_td3, spec.actor_rollouts)
+    observes = spec.hp.normalise_observations
     return Algorithm(
         name=spec.name,
         problem=problem,
@@ -39,7 +51,7 @@ def algorithm(spec: Spec) -> Algorithm[State]:
         cells=spec.hp.cells,
         origins=spec.origins,
         offspring={variation.origin: variation.count for variation in spec.variations},
-        batch=spec.batch,
+        batch=spec.episodes,
         actor_rollouts=spec.actor_rollouts,
         padded_batch=padded_size(robots),
         main_td3=main_td3,
@@ -48,9 +60,10 @@ def algorithm(spec: Spec) -> Algorithm[State]:
         init=bind(init, spec),
         first=bind(first, spec),
         train=bind(train, spec),
-        rounds=(Round(bind(ask, spec), bind(tell, spec), spec.batch),),
-        evaluate=bind(evaluate, problem, spec.policy, main_td3),
+        rounds=(Round(bind(ask, spec), bind(tell, spec), spec.episodes),),
+        evaluate=bind(evaluate, problem, spec.policy, main_td3, observes=observes),
         actor=bind(actor, spec),
+        repeats=spec.hp.evaluations_per_policy,
     )
 
 
@@ -78,6 +91,7 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
     """Return a state with untrained learners, an empty archive and an empty replay buffer."""
     keys = jax.random.split(StartKeys.of(key).learners, len(spec.learners) or 1)
     zero, size = jnp.zeros((), jnp.uint32), spec.problem.descriptor_size
+    seen = spec.problem.observation_size
     return State(
         archive=archives.empty(centroids, spec.policy.size),
         replay=replays.empty(spec.layout, spec.hp.replay_size) if spec.learners else None,
@@ -87,7 +101,8 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
         evaluations=zero,
         env_steps=counter.zero(),
         rejected=zero,
-        moments=standardisation.unit(spec.problem.observation_size) if spec.standardises else None,
+        moments=standardisation.unit(seen) if spec.standardises else None,
+        statistics=normalisation.none_yet(seen) if spec.hp.normalise_observations else None,
     )
 
 
@@ -98,7 +113,7 @@ def first(spec: Spec, state: State, key: Array) -> Request:
     """
     keys = StartKeys.of(key)
     random_policy = functools.partial(networks.init, spec.policy)
-    return Request(
+    request = Request(
         policies=jax.vmap(random_policy)(jax.random.split(keys.policies, spec.batch)),
         origins=jnp.zeros(spec.batch, jnp.int32),
         targets=jnp.zeros((spec.batch, spec.problem.descriptor_size)),
@@ -106,6 +121,7 @@ def first(spec: Spec, state: State, key: Array) -> Request:
         actor_targets=draw_targets(spec, state.archive, keys.targets),
         key=keys.rollouts,
     )
+    return averaging.repeated(request, spec.hp.evaluations_per_policy)
 
 
 # --------------------------------------------------------------------------------------- iteration
@@ -159,14 +175,13 @@ def _train(
     factor = None
     if learner.rate_factor is not None:
         factor = learner.rate_factor.at(archives.summary(state.archive).coverage)
-    before = state.learners[learner.name]
-    if not learner.standardised:
+    before, moments = state.learners[learner.name], scaling.moments(state, learner)
+    if moments is None:
         return td3.train(learner.td3, before, batches, key, factor)
-    assert state.moments is not None
-    before = standardisation.to_standardised(learner.td3, before, state.moments)
-    batches = standardisation.standardise_batches(state.moments, batches)
+    before = standardisation.to_standardised(learner.td3, before, moments)
+    batches = standardisation.standardise_batches(moments, batches)
     after, losses = td3.train(learner.td3, before, batches, key, factor)
-    return standardisation.to_raw(learner.td3, after, state.moments), losses
+    return standardisation.to_raw(learner.td3, after, moments), losses
 
 
 def ask(spec: Spec, state: State, key: Array) -> Request:
@@ -179,7 +194,7 @@ def ask(spec: Spec, state: State, key: Array) -> Request:
     if any(variation.outward for variation in spec.variations):
         known = ((o.parent_descriptors, o.targets) for o in made)
         parents = jnp.concatenate([own if own is not None else target for own, target in known])
-    return Request(
+    request = Request(
         policies=jnp.concatenate([offspring.policies for offspring in made]),
         origins=jnp.concatenate(origins),
         targets=jnp.concatenate([offspring.targets for offspring in made]),
@@ -189,6 +204,7 @@ def ask(spec: Spec, state: State, key: Array) -> Request:
         key=keys.rollouts,
         parent_descriptors=parents,
     )
+    return averaging.repeated(request, spec.hp.evaluations_per_policy)
 
 
 def draw_targets(spec: Spec, archive: Archive, key: Array) -> Array:
@@ -209,34 +225,41 @@ def tell(
 
     Returns the new state and the iteration's metrics.
     """
-    n, iteration = len(request.policies), state.iteration + 1
+    rows, times, iteration = (
+        len(request.policies),
+        spec.hp.evaluations_per_policy,
+        state.iteration + 1,
+    )
+    results = averaging.of_policies(evaluation, rows, times, spec.hp.average)
+    n = rows // times
+    origins = request.origins[:n]
     archive, added, rejected = archives.add(
         state.archive,
-        request.policies,
-        fitness=evaluation.fitness[:n],
-        descriptors=evaluation.descriptors[:n],
-        valid=evaluation.valid[:n],
-        origin=request.origins,
+        request.policies[:n],
+        **results._asdict(),
+        origin=origins,
         iteration=iteration,
         weights=spec.problem.weights,
     )
-    failed = jnp.concatenate([rejected, ~evaluation.valid[n:]])  # actor rollouts count too
+    if times > 1:  # count every episode
+        rejected = averaging.failed(averaging.of_policies(evaluation, rows, 1, spec.hp.average))
+    failed = jnp.concatenate([rejected, ~evaluation.valid[rows:]])  # actor rollouts count too
     state = state._replace(
         archive=archive,
         iteration=iteration,
-        evaluations=state.evaluations + jnp.uint32(n),
+        evaluations=state.evaluations + jnp.uint32(rows),
         env_steps=counter.add(state.env_steps, evaluation.steps.sum()),
         rejected=state.rejected + failed.sum().astype(jnp.uint32),
     )
-    if spec.standardises:
-        state = _with_moments(spec, state, evaluation)
+    state = scaling.measured(spec, state, evaluation)
     if spec.learners:
         state = store(spec, state, request, evaluation)
-    metrics = Metrics.of(state, spec.origins, request.origins, added)
-    return state, metrics._replace(nearer=nearer(spec, request, evaluation))
+    offset = spec.problem.offset(spec.hp.qd_offset)
+    metrics = Metrics.of(state, spec.origins, origins, added, offset)
+    return state, metrics._replace(nearer=nearer(spec, request, results))
 
 
-def nearer(spec: Spec, request: Request, evaluation: Evaluation) -> dict[str, Array]:
+def nearer(spec: Spec, request: Request, results: Results) -> dict[str, Array]:
     """Return by variation which share of its outward offspring came nearer to their target.
 
     Outward offspring have another target than their parent's descriptor. They count if they end
@@ -245,35 +268,17 @@ def nearer(spec: Spec, request: Request, evaluation: Evaluation) -> dict[str, Ar
     """
     if request.parent_descriptors is None:
         return {}
-    weights, n = spec.problem.weights, len(request.policies)
-    before = distances.between(request.parent_descriptors, request.targets, weights)
-    after = distances.between(evaluation.descriptors[:n], request.targets, weights)
-    closer = evaluation.valid[:n] & (after < before)
+    weights, n = spec.problem.weights, len(results.fitness)
+    targets = request.targets[:n]
+    before = distances.between(request.parent_descriptors[:n], targets, weights)
+    after = distances.between(results.descriptors, targets, weights)
+    closer = results.valid & (after < before)
     shares = {}
     for i, part in enumerate(spec.variations, start=1):
         if part.outward:
-            outward = (request.origins == i) & (before > 0)
+            outward = (request.origins[:n] == i) & (before > 0)
             shares[part.origin] = jnp.sum(outward & closer) / jnp.maximum(jnp.sum(outward), 1)
     return shares
-
-
-def _with_moments(spec: Spec, state: State, evaluation: Evaluation) -> State:
-    """Return the state with the moments of the observations, measured after the start.
-
-    The untrained networks were drawn for standardised observations, and become those for raw ones.
-    """
-    steps = evaluation.transitions
-    ranges = spec.problem.observation_ranges
-    measured = standardisation.measure(steps.observation, steps.mask, ranges)
-    learners = dict(state.learners)
-    for part in spec.learners:
-        if part.standardised:
-            learners[part.name] = standardisation.to_raw(part.td3, learners[part.name], measured)
-    new = (measured, learners)
-    moments, learners = jax.tree.map(
-        lambda a, b: jnp.where(state.iteration == 0, a, b), new, (state.moments, state.learners)
-    )
-    return state._replace(moments=moments, learners=learners)
 
 
 def store(spec: Spec, state: State, request: Request, evaluation: Evaluation) -> State:

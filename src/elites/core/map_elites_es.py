@@ -21,12 +21,13 @@ import jax.numpy as jnp
 import optax
 
 from elites.core import archive as archives
-from elites.core import counter, distances, es, networks, novelty
+from elites.core import counter, distances, es, networks, normalisation, novelty
 from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
 from elites.core.evaluation import evaluate
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
+from elites.core.normalisation import Statistics
 from elites.core.novelty import Memory
 from elites.core.td3 import Losses
 from elites.core.types import INITIAL, Array, Evaluation, Problem, Request, padded_size
@@ -47,6 +48,7 @@ class State(NamedTuple):
     evaluations: Array  # [] uint32
     env_steps: Array  # [2] uint32, see `counter`
     rejected: Array  # [] uint32
+    statistics: Statistics | None = None  # of observations, for a run that normalises them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +58,16 @@ class Spec:
     problem: Problem
     hp: Hyperparameters
 
+    def __post_init__(self):
+        if self.hp.evaluations_per_policy > 1:
+            raise ValueError(
+                f"me_es averages the episodes of an offspring by itself: use es_repeats instead of "
+                f"evaluations_per_policy, which is {self.hp.evaluations_per_policy}"
+            )
+
     @property
     def policy(self) -> MLP:
-        return self.problem.policy(self.hp.policy_hidden)
+        return self.problem.policy(self.hp.policy_hidden, self.hp.activation)
 
     @property
     def repeats(self) -> int:
@@ -77,7 +86,7 @@ class Spec:
 
 def algorithm(spec: Spec) -> Algorithm[State]:
     """Return the `Algorithm` that a MAP-Elites-ES specification describes."""
-    bind = functools.partial
+    bind, observes = functools.partial, spec.hp.normalise_observations
     return Algorithm(
         name="me_es", problem=spec.problem, policy=spec.policy, cells=spec.hp.cells,
         origins=ORIGINS, offspring={"explore or exploit": 1}, batch=spec.batch, actor_rollouts=0,
@@ -87,14 +96,15 @@ def algorithm(spec: Spec) -> Algorithm[State]:
             Round(bind(ask_copies, spec), bind(tell_copies, spec), spec.hp.es_samples),
             Round(bind(ask_offspring, spec), bind(tell_offspring, spec), spec.repeats),
         ),
-        evaluate=bind(evaluate, spec.problem, spec.policy, None), actor=lambda state: None,
+        evaluate=bind(evaluate, spec.problem, spec.policy, None, observes=observes),
+        actor=lambda state: None,
     )  # fmt: skip
 
 
 def init(spec: Spec, key: Array, centroids: Array) -> State:
     """Return an initial state with a random parent and an empty archive."""
     parent = networks.init(spec.policy, jax.random.split(key)[0])
-    zero = jnp.zeros((), jnp.uint32)
+    zero, seen = jnp.zeros((), jnp.uint32), spec.problem.observation_size
     return State(
         archive=archives.empty(centroids, spec.policy.size),
         parent=parent,
@@ -102,6 +112,7 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
         memory=novelty.empty(spec.hp.es_memory, spec.problem.descriptor_size),
         iteration=jnp.full((), -1, jnp.int32), evaluations=zero, env_steps=counter.zero(),
         rejected=zero,
+        statistics=normalisation.none_yet(seen) if spec.hp.normalise_observations else None,
     )  # fmt: skip
 
 
@@ -193,10 +204,16 @@ def draw_parent(spec: Spec, state: State, key: Array) -> Array:
 
 
 def ask_copies(spec: Spec, state: State, key: Array) -> Request:
-    """Return a request for copies of the parent with random perturbations, in mirrored pairs."""
+    """Return a request for copies of the parent with random perturbations, in mirrored pairs.
+
+    In a run that normalises observations, the parameters of the policy of normalised observations
+    are perturbed.
+    """
     keys = split(key)
     noise = es.noise(keys.noise, spec.hp.es_samples // 2, spec.policy.size)
-    copies = es.population(state.parent, noise, spec.hp.es_sigma)
+    parent = normalisation.to_normalised(spec.policy, state.parent[None], state.statistics)[0]
+    copies = es.population(parent, noise, spec.hp.es_sigma)
+    copies = normalisation.to_raw(spec.policy, copies, state.statistics)
     origin = jnp.int32(_INITIAL)  # copies are not archived, so none carries it
     return request(spec, copies, origin, keys.copies, noise)
 
@@ -216,13 +233,14 @@ def tell_copies(
     failed = ~(copies.valid & finite)
     ranks = es.centred_ranks(jnp.where(failed, -jnp.inf, score))
     assert request.noise is not None
-    descent = -es.gradient(ranks, request.noise, spec.hp.es_sigma) + spec.hp.es_l2 * state.parent
-    parent, moments = networks.descend(
-        state.parent, descent, state.moments, spec.hp.es_learning_rate
-    )
+    # The statistics are those that the copies were made with. They are updated afterwards.
+    before = normalisation.to_normalised(spec.policy, state.parent[None], state.statistics)[0]
+    descent = -es.gradient(ranks, request.noise, spec.hp.es_sigma) + spec.hp.es_l2 * before
+    parent, moments = networks.descend(before, descent, state.moments, spec.hp.es_learning_rate)
     return state._replace(
-        parent=parent,
+        parent=normalisation.to_raw(spec.policy, parent[None], state.statistics)[0],
         moments=moments,
+        statistics=normalisation.updated(state.statistics, copies),
         evaluations=state.evaluations + jnp.uint32(spec.hp.es_samples),
         env_steps=counter.add(state.env_steps, copies.steps.sum()),
         rejected=state.rejected + failed.sum().astype(jnp.uint32),
@@ -243,11 +261,12 @@ def tell_offspring(
 ) -> tuple[State, Metrics]:
     """Add the offspring to the archive. Returns the new state and the iteration's metrics.
 
-    Its fitness and descriptor are the means over its `spec.repeats` episodes. Further rows of the
+    Its fitness and descriptor are averages over its `spec.repeats` episodes. Further rows of the
     evaluation are padding.
     """
-    fitness = evaluation.fitness[: spec.repeats].mean(0)[None]
-    descriptors = evaluation.descriptors[: spec.repeats].mean(0)[None]
+    average = jnp.mean if spec.hp.average == "mean" else jnp.median
+    fitness = average(evaluation.fitness[: spec.repeats], 0)[None]
+    descriptors = average(evaluation.descriptors[: spec.repeats], 0)[None]
     valid = evaluation.valid[: spec.repeats].all(0)[None]
     steps = evaluation.steps[: spec.repeats].sum()
     iteration, origin = state.iteration + 1, request.origins[:1]
@@ -264,8 +283,10 @@ def tell_offspring(
         evaluations=state.evaluations + jnp.uint32(spec.repeats),
         env_steps=counter.add(state.env_steps, steps),
         rejected=state.rejected + rejected.sum().astype(jnp.uint32),
+        statistics=normalisation.updated(state.statistics, evaluation),
     )
-    return state, Metrics.of(state, ORIGINS, origin, added)
+    offset = spec.problem.offset(spec.hp.qd_offset)
+    return state, Metrics.of(state, ORIGINS, origin, added, offset)
 
 
 def offspring_request(spec: Spec, state: State, origin: Array, key: Array) -> Request:

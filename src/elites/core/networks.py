@@ -2,7 +2,8 @@
 
 A policy is a vector, so an archive of policies is a matrix and a mutation is arithmetic. The vector
 holds, layer by layer, the kernel [inputs, outputs] row by row and then the bias. Networks are
-multi-layer perceptrons with ReLU between layers. Kernels start LeCun-uniform, biases at zero.
+multi-layer perceptrons with one activation between all layers, by default ReLU. Kernels start
+LeCun-uniform, biases at zero.
 """
 
 from __future__ import annotations
@@ -16,9 +17,19 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from elites.core.hyperparameters import Activation
+
 Array = jax.Array
 Layers = list[tuple[Array, Array]]  # kernel [..., inputs, outputs] and bias [..., outputs]
 Parameters = TypeVar("Parameters", Array, Layers)
+
+ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+    "elu": jax.nn.elu,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +39,15 @@ class MLP:
     sizes: tuple[int, ...]
     """Inputs, hidden layers, outputs."""
     output: Literal["tanh", "linear"] = "tanh"
+    activation: Activation = "relu"
+    """Activation between the layers."""
 
     def __post_init__(self):
         if len(self.sizes) < 2 or min(self.sizes) < 1:
             raise ValueError(f"a network needs at least two positive sizes, got {self.sizes}")
+        if self.activation not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise ValueError(f"activation must be one of {known}, got {self.activation!r}")
 
     @property
     def size(self) -> int:
@@ -39,9 +55,14 @@ class MLP:
         return sum((i + 1) * o for i, o in itertools.pairwise(self.sizes))
 
 
-def policy(observation_size: int, action_size: int, hidden: tuple[int, ...] = (128, 128)) -> MLP:
+def policy(
+    observation_size: int,
+    action_size: int,
+    hidden: tuple[int, ...] = (128, 128),
+    activation: Activation = "relu",
+) -> MLP:
     """Return the shape of a policy network, from observations to actions in [-1, 1]."""
-    return MLP((observation_size, *hidden, action_size))
+    return MLP((observation_size, *hidden, action_size), activation=activation)
 
 
 def init(network: MLP, key: Array) -> Array:
@@ -100,8 +121,9 @@ def _forward(
     def dense(x: Array, kernel: Array, bias: Array) -> Array:
         return product(x, kernel) + jnp.expand_dims(bias, range(x.ndim - bias.ndim))
 
+    activate = ACTIVATIONS[network.activation]
     for kernel, bias in layers[:-1]:
-        x = jax.nn.relu(dense(x, kernel, bias))
+        x = activate(dense(x, kernel, bias))
     x = dense(x, *layers[-1])
     return jnp.tanh(x) if network.output == "tanh" else x
 

@@ -123,7 +123,7 @@ def _distinct(policies: list[tuple[MLP, np.ndarray]]) -> tuple[list[int], np.nda
     known: dict[tuple[MLP, bytes], int] = {}
     chosen, copies = [], np.zeros(len(policies), np.int64)
     for i, (network, parameters) in enumerate(policies):
-        digest = hashlib.blake2b(np.ascontiguousarray(parameters), digest_size=16).digest()
+        digest = hashlib.blake2b(parameters.tobytes(), digest_size=16).digest()
         place = known.setdefault((network, digest), len(chosen))
         if place == len(chosen):
             chosen.append(i)

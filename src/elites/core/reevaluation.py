@@ -16,17 +16,9 @@ from elites.core import archive as archives
 from elites.core import distances
 from elites.core.algorithm import Algorithm
 from elites.core.archive import Archive, Summary
-from elites.core.types import Problem, Request, padded_size
+from elites.core.types import Problem, Request, Results, padded_size
 
 Array = jax.Array
-
-
-class Results(NamedTuple):
-    """Evaluation results of n episodes without the transitions."""
-
-    fitness: Array  # [n]
-    descriptors: Array  # [n, D]
-    valid: Array  # [n]
 
 
 class Reevaluation(NamedTuple):
@@ -35,7 +27,8 @@ class Reevaluation(NamedTuple):
     Errors are mean distances (see `distances`) over the filled cells. A rollout that diverges
     contributes no fitness and no error.
 
-    A QD-score counts a rollout for the cell that it was asked for, wherever it ended. The re-binned
+    A QD-score counts a rollout for the cell that it was asked for, wherever it ended. A rollout
+    adds its fitness minus the offset, see `Algorithm.qd_offset`. The re-binned
     figures describe the archive that the rollouts alone would fill, each in the cell it reached.
     """
 
@@ -114,22 +107,26 @@ def request_at(algorithm: Algorithm, actor: Array, descriptors: Array, key: Arra
 
 
 def score(
-    problem: Problem, archive: Archive, elites: Results, actor: Results | None
+    problem: Problem,
+    archive: Archive,
+    elites: Results,
+    actor: Results | None,
+    offset: float = 0.0,
 ) -> Reevaluation:
     """Return the scores of an archive and its actor from their results, one for each of C cells.
 
-    If `actor` is None, the actor's scores are NaN.
+    If `actor` is None, the actor's scores are NaN. `offset` is that of the QD-scores.
     """
-    of_elites = _score(problem, archive, elites)._asdict()
+    of_elites = _score(problem, archive, elites, offset)._asdict()
     if actor is not None:
-        of_actor = _score(problem, archive, actor)._asdict()
+        of_actor = _score(problem, archive, actor, offset)._asdict()
     else:
         nothing = dict.fromkeys(of_elites, jnp.nan) | {"cells": -1}
         of_actor = {name: jnp.full_like(part, nothing[name]) for name, part in of_elites.items()}
     return Reevaluation(**of_elites, **{f"actor_{name}": part for name, part in of_actor.items()})
 
 
-def _score(problem: Problem, archive: Archive, results: Results) -> _Scores:
+def _score(problem: Problem, archive: Archive, results: Results, offset: float) -> _Scores:
     # Empty cells hold no policy, and a diverged rollout reached nothing.
     known = archives.filled(archive) & results.valid
     fitness = jnp.where(known, results.fitness, jnp.nan)
@@ -138,11 +135,11 @@ def _score(problem: Problem, archive: Archive, results: Results) -> _Scores:
     # Without any result this is 0 / 0: an actor that always fails has no error, not a perfect one.
     error = jnp.nansum(distance) / jnp.isfinite(fitness).sum()
     reached = archives.cell_of(archive, results.descriptors, problem.weights)
-    summary = _rebinned(problem, archive.centroids, results._replace(valid=known))
+    summary = _rebinned(problem, archive.centroids, results._replace(valid=known), offset)
     return _Scores(
         fitness=fitness,
         descriptors=descriptors,
-        qd_score=jnp.nansum(fitness),
+        qd_score=jnp.nansum(archives.above(fitness, offset)),
         descriptor_error=error,
         cells=jnp.where(known, reached, -1),
         rebinned_qd_score=summary.qd_score,
@@ -150,7 +147,7 @@ def _score(problem: Problem, archive: Archive, results: Results) -> _Scores:
     )
 
 
-def _rebinned(problem: Problem, centroids: Array, results: Results) -> Summary:
+def _rebinned(problem: Problem, centroids: Array, results: Results, offset: float) -> Summary:
     """Return the summary of an archive of these results alone, each in the cell it reached."""
     n = results.fitness.shape[0]
     addition = archives.add(
@@ -163,4 +160,4 @@ def _rebinned(problem: Problem, centroids: Array, results: Results) -> Summary:
         iteration=jnp.int32(0),
         weights=problem.weights,
     )
-    return archives.summary(addition.archive)
+    return archives.summary(addition.archive, offset)

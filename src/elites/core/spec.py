@@ -10,9 +10,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
+from elites.core import averaging
 from elites.core.archive import Archive
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
+from elites.core.normalisation import Statistics
 from elites.core.novelty import Memory
 from elites.core.progress import Progress
 from elites.core.replay import Layout, Replay
@@ -36,6 +38,7 @@ class State(NamedTuple):
     env_steps: Array  # [2] uint32, see `counter`
     rejected: Array  # [] uint32
     moments: Moments | None = None  # of observations, for a learner that standardises them
+    statistics: Statistics | None = None  # of observations, for a run that normalises them
 
 
 class Offspring(NamedTuple):
@@ -143,6 +146,7 @@ class Spec:
             raise ValueError(f"{self.name}: actor_rollouts needs a learner")
         for learner in self.learners:
             self._check_progress(learner)
+        averaging.check(self.problem, self.hp)
 
     def _check_progress(self, learner: Learner) -> None:
         """Raise a ValueError if a learner cannot be rewarded for progress."""
@@ -170,7 +174,7 @@ class Spec:
     @property
     def policy(self) -> MLP:
         """Network shape of the archive's policies."""
-        return self.problem.policy(self.hp.policy_hidden)
+        return self.problem.policy(self.hp.policy_hidden, self.hp.activation)
 
     @property
     def batch(self) -> int:
@@ -179,6 +183,11 @@ class Spec:
         The sum may differ from `hp.batch_size`.
         """
         return sum(variation.count for variation in self.variations)
+
+    @property
+    def episodes(self) -> int:
+        """Number of episodes of the offspring of an iteration."""
+        return self.hp.evaluations_per_policy * self.batch
 
     @property
     def main_td3(self) -> TD3 | None:

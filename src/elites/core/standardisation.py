@@ -1,13 +1,14 @@
-"""Training on standardised observations.
+"""Networks for scaled observations.
 
-The networks of a learner are trained on (observation - mean) / size, but stored for observations as
-the task gives them. A change of the first layer turns one into the other:
+The networks of a learner can be trained on (observation - mean) / size, but stored for observations
+as the task gives them. A change of the first layer turns one into the other:
 
     W ((s - mean) / size) + b  =  (W / size) s + (b - W mean / size)
 
 Actors can therefore become policies of the archive, and no code outside of training needs to know
-about the scaling. Mean and size are measured once, on the episodes of the random policies that a
-run starts with. Entries with a known range use its centre as mean and half its width as size.
+about the scaling. The learner of `progress_me` uses the moments of `measure`, which are measured
+once, on the episodes of the random policies that a run starts with. `normalisation.py` measures
+them during the whole run.
 """
 
 from __future__ import annotations
@@ -47,16 +48,34 @@ def measure(observations: Array, mask: Array, ranges: Sequence[Range] = ()) -> M
     the centre and half the width of their range instead. Without any observations, mean is 0 and
     size 1.
     """
-    rows = observations.reshape(-1, observations.shape[-1])
-    known = mask.reshape(-1, 1)
-    count = jnp.maximum(known.sum(), 1)
-    mean = jnp.sum(jnp.where(known, rows, 0.0), 0) / count
-    square = jnp.sum(jnp.where(known, jnp.square(rows - mean[None]), 0.0), 0) / count
-    size = jnp.where(known.any(), jnp.maximum(jnp.sqrt(square), SMALLEST), 1.0)
+    count, mean, variance = mean_and_variance(observations, mask)
+    size = size_of(count, variance)
     for index, low, high in ranges:
         mean = mean.at[index].set((low + high) / 2)
         size = size.at[index].set((high - low) / 2)
     return Moments(mean, size)
+
+
+def mean_and_variance(observations: Array, mask: Array) -> tuple[Array, Array, Array]:
+    """Return the number [], mean [O] and variance [O] of the observations that `mask` selects.
+
+    See `measure` for the arguments. Without any observations, all three are 0.
+    """
+    rows = observations.reshape(-1, observations.shape[-1])
+    known = mask.reshape(-1, 1)
+    found = known.sum()
+    count = jnp.maximum(found, 1)
+    mean = jnp.sum(jnp.where(known, rows, 0.0), 0) / count
+    square = jnp.sum(jnp.where(known, jnp.square(rows - mean[None]), 0.0), 0) / count
+    return found, mean, square
+
+
+def size_of(count: Array, variance: Array) -> Array:
+    """Return the sizes [O] of entries: their standard deviation, at least 1/30.
+
+    They are 1 if `count`, the number of observations, is 0.
+    """
+    return jnp.where(count > 0, jnp.maximum(jnp.sqrt(variance), SMALLEST), 1.0)
 
 
 def standardise(moments: Moments, observations: Array) -> Array:
@@ -73,14 +92,52 @@ def standardise_batches(moments: Moments, batches: Batch) -> Batch:
     )
 
 
-def to_raw(td3: TD3, state: TD3State, moments: Moments) -> TD3State:
-    """Return a learner that acts on raw observations as `state` acts on standardised ones."""
+def fold(network: MLP, parameters: Array, moments: Moments) -> Array:
+    """Return a network [P] for raw observations from one for standardised observations.
+
+    The first inputs of the network are the observation. Others, such as a descriptor, are not
+    scaled.
+    """
 
     def change(kernel: Array, bias: Array) -> tuple[Array, Array]:
         kernel = kernel / moments.size[:, None]
         return kernel, bias - jnp.sum(moments.mean[:, None] * kernel, 0)
 
-    return _changed(td3, state, len(moments.mean), change)
+    return _changed(network, parameters, len(moments.mean), change)
+
+
+def unfold(network: MLP, parameters: Array, moments: Moments) -> Array:
+    """Return a network [P] for standardised observations from one for raw observations.
+
+    Inverse of `fold`.
+    """
+
+    def change(kernel: Array, bias: Array) -> tuple[Array, Array]:
+        bias = bias + jnp.sum(moments.mean[:, None] * kernel, 0)
+        return kernel * moments.size[:, None], bias
+
+    return _changed(network, parameters, len(moments.mean), change)
+
+
+def _changed(
+    network: MLP,
+    parameters: Array,
+    observations: int,
+    change: Callable[[Array, Array], tuple[Array, Array]],
+) -> Array:
+    """Return a network [P] with a changed first layer.
+
+    `change` maps the part of the first layer's kernel for the observation [O, H], and the bias [H],
+    to new ones.
+    """
+    (kernel, bias), *rest = networks.unflatten(network, parameters)
+    seen, bias = change(kernel[:observations], bias)
+    return networks.flatten([(jnp.concatenate([seen, kernel[observations:]]), bias), *rest])
+
+
+def to_raw(td3: TD3, state: TD3State, moments: Moments) -> TD3State:
+    """Return a learner that acts on raw observations as `state` acts on standardised ones."""
+    return _each_network(td3, state, lambda network, vector: fold(network, vector, moments))
 
 
 def to_standardised(td3: TD3, state: TD3State, moments: Moments) -> TD3State:
@@ -88,35 +145,15 @@ def to_standardised(td3: TD3, state: TD3State, moments: Moments) -> TD3State:
 
     Inverse of `to_raw`.
     """
-
-    def change(kernel: Array, bias: Array) -> tuple[Array, Array]:
-        bias = bias + jnp.sum(moments.mean[:, None] * kernel, 0)
-        return kernel * moments.size[:, None], bias
-
-    return _changed(td3, state, len(moments.mean), change)
+    return _each_network(td3, state, lambda network, vector: unfold(network, vector, moments))
 
 
-def _changed(
-    td3: TD3,
-    state: TD3State,
-    observations: int,
-    change: Callable[[Array, Array], tuple[Array, Array]],
-) -> TD3State:
-    """Return a learner whose networks have a changed first layer. Optimiser states are kept.
-
-    `change` maps the part of the first layer's kernel for the observation [O, H], and the bias [H],
-    to new ones.
-    """
-
-    def network(shape: MLP, parameters: Array) -> Array:
-        (kernel, bias), *rest = networks.unflatten(shape, parameters)
-        seen, bias = change(kernel[:observations], bias)
-        return networks.flatten([(jnp.concatenate([seen, kernel[observations:]]), bias), *rest])
-
-    critics = jax.vmap(lambda parameters: network(td3.critic, parameters))
+def _each_network(td3: TD3, state: TD3State, change: Callable[[MLP, Array], Array]) -> TD3State:
+    """Return a learner whose networks are changed by `change`. Optimiser states are kept."""
+    critics = jax.vmap(lambda parameters: change(td3.critic, parameters))
     return state._replace(
-        actor=network(td3.actor, state.actor),
-        target_actor=network(td3.actor, state.target_actor),
+        actor=change(td3.actor, state.actor),
+        target_actor=change(td3.actor, state.target_actor),
         critics=critics(state.critics),
         target_critics=critics(state.target_critics),
     )

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.core import distances, networks
+from elites.core.hyperparameters import Activation
 from elites.core.networks import MLP
 
 Array = jax.Array
@@ -72,6 +73,14 @@ class Outside(Protocol):
         ...
 
 
+class Results(NamedTuple):
+    """Evaluation results of n policies or episodes without the transitions."""
+
+    fitness: Array  # [n]
+    descriptors: Array  # [n, D]
+    valid: Array  # [n]
+
+
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """A task as the algorithms see it: sizes, bounds and a function that runs episodes."""
@@ -92,6 +101,8 @@ class Problem:
     """Entries of the observation with a known range: index, lowest and highest value."""
     outside: Outside | None = None
     """Runs the episodes outside of JAX. `rollout` is not used then, and raises an error."""
+    qd_offset: float = 0.0
+    """Fitness that counts as 0 in QD-scores, unless a run chooses another, see `offset`."""
 
     def __post_init__(self):
         for field in ("observation_size", "action_size"):
@@ -103,6 +114,7 @@ class Problem:
         check_lengthscale(self.name, self.lengthscale)
         check_bounds(self.name, self.descriptor_low, self.descriptor_high)
         check_ranges(self.name, self.observation_ranges, self.observation_size)
+        check_offset(self.name, self.qd_offset)
 
     @property
     def descriptor_size(self) -> int:
@@ -120,9 +132,13 @@ class Problem:
         """Weight of each descriptor axis in distances, see `distances`."""
         return distances.weights_of(self.ranges)
 
-    def policy(self, hidden: tuple[int, ...]) -> MLP:
+    def policy(self, hidden: tuple[int, ...], activation: Activation = "relu") -> MLP:
         """Return the network shape of a policy, from observations to actions in [-1, 1]."""
-        return networks.policy(self.observation_size, self.action_size, hidden)
+        return networks.policy(self.observation_size, self.action_size, hidden, activation)
+
+    def offset(self, chosen: float | None) -> float:
+        """Return the offset of QD-scores: the run's choice or, if that is None, the task's own."""
+        return self.qd_offset if chosen is None else chosen
 
     def normalise(self, descriptors: Array) -> Array:
         """Return descriptors [..., D] scaled from task units to [-1, 1]."""
@@ -153,6 +169,12 @@ def check_lengthscale(name: str, lengthscale: Any) -> None:
         raise ValueError(
             f"task '{name}': lengthscale must be a finite number above 0, got {lengthscale!r}"
         )
+
+
+def check_offset(name: str, offset: Any) -> None:
+    """Raise a ValueError if the offset of a task's QD-scores is not a finite number."""
+    if not _is_number(offset) or not math.isfinite(offset):
+        raise ValueError(f"task '{name}': qd_offset must be a finite number, got {offset!r}")
 
 
 def check_bounds(name: str, low: tuple[float, ...], high: tuple[float, ...]) -> None:

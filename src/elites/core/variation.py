@@ -6,7 +6,9 @@
     injection          the conditioned actor at descriptors of the archive (DCRL-MAP-Elites)
 
 Each variation draws its parents and returns `count` offspring. The arithmetic is in separate
-functions on matrices of policies: `iso_line`, `ascend` and `networks.fold`.
+functions on matrices of policies: `iso_line`, `ascend` and `networks.fold`. In a run that
+normalises observations, parents are varied as policies of normalised observations, and offspring
+are again policies of raw ones (`normalisation.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from elites.core import archive as archives
-from elites.core import gpu, networks
+from elites.core import gpu, networks, normalisation
 from elites.core import replay as replays
 from elites.core.action_gradients import action_gradients
 from elites.core.archive import Archive
@@ -32,7 +34,12 @@ def ga(spec: Spec, state: State, key: Array, count: int) -> Offspring:
     first = archives.sample(state.archive, first_key, count)
     second = archives.sample(state.archive, second_key, count)
     parents, hp = state.archive.policies, spec.hp
-    children = iso_line(parents[first], parents[second], noise_key, hp.iso_sigma, hp.line_sigma)
+    one, other = (
+        normalisation.to_normalised(spec.policy, parents[cells], state.statistics)
+        for cells in (first, second)
+    )
+    children = iso_line(one, other, noise_key, hp.iso_sigma, hp.line_sigma)
+    children = normalisation.to_raw(spec.policy, children, state.statistics)
     return Offspring(children, state.archive.descriptors[first])
 
 
@@ -71,11 +78,15 @@ def policy_gradient(
     assert state.replay is not None
     shape = (spec.hp.pg_steps, spec.hp.td3_batch_size)
     rows = replays.sample(state.replay, replay_key, shape)
-    observations = replays.columns(spec.layout, rows)["observation"]
+    seen = state.statistics
+    observations = normalisation.normalised(seen, replays.columns(spec.layout, rows)["observation"])
+    critics = normalisation.to_normalised(config.critic, state.learners[learner].critics, seen)
+    parents = normalisation.to_normalised(spec.policy, state.archive.policies[cells], seen)
     children = ascend(
-        spec.policy, state.archive.policies[cells], conditions, config.critic,
-        state.learners[learner].critics[0], observations, spec.hp.policy_learning_rate, proximity,
+        spec.policy, parents, conditions, config.critic, critics[0], observations,
+        spec.hp.policy_learning_rate, proximity,
     )  # fmt: skip
+    children = normalisation.to_raw(spec.policy, children, seen)
     return Offspring(children, targets, state.archive.descriptors[cells] if empty else None)
 
 

@@ -21,6 +21,7 @@ from elites.words import shortened
 
 FORMAT = 2  # of config.json
 Device = Literal["auto", "cpu", "gpu"]
+_SOURCE = tyro.conf.arg(metavar="RUN", help_behavior_hint="(default: none)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +42,13 @@ class Config:
     """First seed; the others follow it."""
     seed_list: Annotated[tuple[int, ...], tyro.conf.Fixed, tyro.conf.Suppress] = ()
     """All seeds, if they are not consecutive. Only runs trained in Python can have this."""
-    start_from: Annotated[str, tyro.conf.Fixed, tyro.conf.Suppress] = ""
-    """Run directory whose archive is distilled. Only for the algorithm 'distil'."""
+    start_from: Annotated[str, _SOURCE] = ""
+    """Run directory whose archive the run starts from. Its policies must have the same layers.
+
+    Its elites are evaluated again, which does not count towards the budget.
+    """
     evaluations: int = presets.PAPER.evaluations
-    """Budget: policies evaluated for each seed. Training ends in the iteration that reaches it."""
+    """Budget of each seed: episodes of offspring. The iteration that reaches it is the last."""
     checkpoint_every: int = presets.PAPER.checkpoint_every
     """Iterations between two checkpoints."""
     reevaluate_every: int = presets.PAPER.reevaluate_every
@@ -95,8 +99,6 @@ class Config:
         """Return this configuration. Raises a ValueError if its task or algorithm is unknown."""
         if self.algorithm != catalogue.DISTIL:
             catalogue.check(self.algorithm)
-            if self.start_from:
-                raise ValueError(f"start_from is for 'distil' alone, not for {self.algorithm}")
         elif not self.start_from:
             raise ValueError("'distil' needs the archive of a run: use 'elites distil RUN'")
         tasks.check(self.task)
@@ -198,6 +200,7 @@ def _from_format_1(values: dict[str, Any]) -> dict[str, Any]:
 
 
 _ADDED: tuple[str, ...] = (
+    "activation", "normalise_observations", "evaluations_per_policy", "average", "qd_offset",
     "distil_steps", "distil_batch_size", "distil_learning_rate", "progress_weight",
     "progress_final_weight", "progress_weight_start", "progress_weight_end", "progress_discount",
     "progress_batch_size", "progress_learning_rate", "progress_final_rate", "progress_rate_start",

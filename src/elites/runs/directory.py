@@ -262,5 +262,7 @@ _OPTIONAL_FACTS = {
     "evaluations_per_iteration": int,
     "policy_layers": ListOf(int),
     "policy_parameters": int,
+    "activation": str,
+    "qd_offset": (int, float),
     "repeatable": bool,
 }

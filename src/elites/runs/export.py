@@ -1,9 +1,10 @@
 """Export a policy of a run to a file for other programs.
 
-A file holds a plain network: dense layers with ReLU between them and tanh at the end. A
+A file holds a plain network: dense layers, the run's activation between them and tanh at the end. A
 descriptor-conditioned actor takes (observation, descriptor in task units): the scaling of the
-descriptor to [-1, 1] is folded into the first layer. Every file is read back, and its actions are
-compared with those of JAX.
+descriptor to [-1, 1] is folded into the first layer. Observations are those of the task: where a
+run normalises them, that is part of its networks already (`core/normalisation.py`). Every file is
+read back, and its actions are compared with those of JAX.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ def network_of(policy: Elite | Actor, information: dict[str, Any]) -> Network:
     """
     if isinstance(policy, Elite):
         layers = networks.unflatten(policy.network, jnp.asarray(policy.policy))
-        return Network(_numbers(layers), policy.network.sizes[0], 0, information)
+        shape = policy.network
+        return Network(_numbers(layers), shape.sizes[0], 0, shape.activation, information)
     learner, problem = policy.algorithm.main_td3, policy.algorithm.problem
     assert learner is not None
     layers = networks.unflatten(learner.actor, jnp.asarray(policy.parameters))
@@ -137,7 +139,8 @@ def network_of(policy: Elite | Actor, information: dict[str, Any]) -> Network:
         bias = bias - asked.T @ ((high + low) / (high - low))
         kernel = np.concatenate([kernel[:-size], asked * (2 / (high - low))[:, None]])
     first = (kernel.astype(np.float32), bias.astype(np.float32))
-    return Network([first, *rest], problem.observation_size, size, information)
+    activation = learner.actor.activation
+    return Network([first, *rest], problem.observation_size, size, activation, information)
 
 
 def _numbers(layers) -> list[tuple[np.ndarray, np.ndarray]]:

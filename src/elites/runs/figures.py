@@ -60,7 +60,9 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
         snapshot, index = snapshots.newest(run), 0
         if snapshot is not None:
             seeds = list(run.config().seed_numbers)
-            index = snapshots.best_seed(snapshot) if seed is None else seed_index(seeds, seed)
+            index = (
+                snapshots.best_seed(snapshot, facts) if seed is None else seed_index(seeds, seed)
+            )
             drawn.append(_save(_archive_figure(facts, snapshot, index, seeds), run, "archive"))
             # An evaluation of another iteration belongs to another archive.
             current = evaluation.has_tables(run, int(snapshot["iteration"]))
@@ -121,6 +123,7 @@ _DEPENDENT = {
     "episode length": ("QD-score", "maximum fitness"),
     "size of observations": ("QD-score", "maximum fitness"),
     "size of actions": ("QD-score", "maximum fitness"),
+    "QD offset": ("QD-score",),
 }
 
 
@@ -137,6 +140,7 @@ def _properties(run: RunDirectory, facts: Mapping[str, Any]) -> dict[str, str]:
         f"episodes of {facts['episode_length']} steps",
         f"observations of size {facts['observation_size']}",
         f"actions of size {facts['action_size']}",
+        f"QD offset {facts.get('qd_offset', 0.0):g}",
     )
     return dict(zip(_DEPENDENT, texts, strict=True))
 
@@ -210,7 +214,7 @@ def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
     which = f", seed {seeds[index]}" if len(seeds) > 1 else ""
     axes.set_title(
         f"{_subject(facts)}{which}, iteration {int(snapshot['iteration'])}\n"
-        f"{full.sum()} of {len(full)} cells, QD-score {fitness[full].sum():,.0f}"
+        f"{full.sum()} of {len(full)} cells, QD-score {_score(facts, fitness)}"
     )
     colour_bar(figure, axes, scale)
     explain(figure, facts)
@@ -232,13 +236,13 @@ def _actor_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
     scale = scale_of(np.concatenate([stored[np.isfinite(stored)], actor[np.isfinite(actor)]]))
     places = _per_cell(snapshot, cell, asked)
     panels = [
-        (stored, places, f"Archive: {len(cell)} elites\nQD-score {_sum(stored)}"),
-        (actor, places, f"One actor, by the descriptor asked for\nQD-score {_sum(actor)}"),
+        (stored, places, f"Archive: {len(cell)} elites\nQD-score {_score(facts, stored)}"),
+        (actor, places, f"One actor, by the descriptor asked for\nQD-score {_score(facts, actor)}"),
     ]
     if "actor_cell" in rows:  # earlier versions did not write it
         rebinned = evaluation.rebinned(rows["actor_cell"], rows["actor_fitness"], len(stored))
         covered = 100 * np.isfinite(rebinned).mean()
-        title = f"The same rollouts, by the cell reached\nQD-score {_sum(rebinned)}"
+        title = f"The same rollouts, by the cell reached\nQD-score {_score(facts, rebinned)}"
         panels.append((rebinned, snapshot["centroids"], f"{title}, coverage {covered:.1f} %"))
     figure, axes = plt.subplots(2, 2, figsize=(11, 9.4), layout="constrained")
     for panel, (values, at, title) in zip(axes.flat, panels, strict=False):
@@ -272,9 +276,11 @@ def _draw_errors(axes, facts, asked: np.ndarray, reached: np.ndarray) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), borderaxespad=0)
 
 
-def _sum(values: np.ndarray) -> str:
-    """Return the sum of values, ignoring NaN, as text such as "12,345"."""
-    return f"{np.nansum(values):,.0f}"
+def _score(facts: Mapping[str, Any], fitness: np.ndarray) -> str:
+    """Return the QD-score of cells with this fitness [C] as text such as "12,345"."""
+    offset = facts.get("qd_offset", 0.0)
+    text = f"{snapshots.qd_score(fitness, facts):,.0f}"
+    return f"{text} (offset {offset:g})" if offset else text
 
 
 def _per_cell(snapshot, cell: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from elites import packages
+from elites.core import numpy_networks
+from elites.core.hyperparameters import Activation
 
 _PACKAGES = {".onnx": ("onnx", "onnxruntime"), ".safetensors": ("safetensors",)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A policy for export: dense layers with ReLU between them, tanh at the end, and metadata."""
+    """A policy for export: dense layers, an activation between them, tanh at the end, metadata."""
 
     layers: list[tuple[np.ndarray, np.ndarray]]  # kernel [inputs, outputs], bias [outputs]
     observation_size: int
     descriptor_size: int  # 0 if the network takes no descriptor
+    activation: Activation
     information: dict[str, Any]
 
 
@@ -64,22 +68,40 @@ def _write_safetensors(network: Network, path: Path) -> None:
     information = {
         k: v if isinstance(v, str) else json.dumps(v) for k, v in network.information.items()
     }
-    save_file(tensors, path, metadata=information)
+    save_file(tensors, path, metadata=information | {"activation": network.activation})
 
 
 def _run_safetensors(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
     """Run the network in a safetensors file with NumPy and return its actions [N, A]."""
-    from safetensors.numpy import load_file
+    from safetensors import safe_open
 
-    tensors = load_file(path)
+    with safe_open(path, "numpy") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        activation = file.metadata()["activation"]
+    count = len(tensors) // 2
+    layers = [(tensors[f"layers.{i}.kernel"], tensors[f"layers.{i}.bias"]) for i in range(count)]
     x = np.concatenate(list(inputs.values()), axis=1)
-    for i in range(len(tensors) // 2):
-        x = (np.maximum(x, 0) if i else x) @ tensors[f"layers.{i}.kernel"]
-        x = x + tensors[f"layers.{i}.bias"]
-    return np.tanh(x)
+    return numpy_networks.forward(layers, x, activation)
 
 
 # ------------------------------------------------------------------------------------------- ONNX
+
+_ONNX: dict[str, list[tuple[str, ...]]] = {
+    "relu": [("Relu", "{x}")],
+    "tanh": [("Tanh", "{x}")],
+    "elu": [("Elu", "{x}")],
+    "silu": [("Sigmoid", "{x}"), ("Mul", "{x}", "{step}0")],
+    "gelu": [  # x (1 + tanh(a (x + b x^3))) / 2
+        ("Mul", "{x}", "{x}"), ("Mul", "{step}0", "{x}"), ("Mul", "{step}1", "gelu_b"),
+        ("Add", "{step}2", "{x}"), ("Mul", "{step}3", "gelu_a"), ("Tanh", "{step}4"),
+        ("Add", "{step}5", "one"), ("Mul", "{step}6", "{x}"), ("Mul", "{step}7", "half"),
+    ],
+}  # fmt: skip
+"""Operators of each activation, and the names of their operands.
+
+{x} is the activation's input, {step}0 the result of the first operator, and so on.
+"""
+_CONSTANTS = {"one": 1.0, "half": 0.5, "gelu_a": math.sqrt(2 / math.pi), "gelu_b": 0.044715}
 
 
 def _write_onnx(network: Network, path: Path) -> None:
@@ -104,14 +126,23 @@ def _write_onnx(network: Network, path: Path) -> None:
         nodes.append(helper.make_node("Gemm", [value, f"kernel_{i}", f"bias_{i}"], [f"dense_{i}"]))
         last = i == len(network.layers) - 1
         value = "action" if last else f"hidden_{i}"
-        nodes.append(helper.make_node("Tanh" if last else "Relu", [f"dense_{i}"], [value]))
+        steps = _ONNX["tanh" if last else network.activation]
+        for j, (operator, *operands) in enumerate(steps):
+            names = [name.format(x=f"dense_{i}", step=f"step_{i}_") for name in operands]
+            result = value if j == len(steps) - 1 else f"step_{i}_{j}"
+            nodes.append(helper.make_node(operator, names, [result]))
+    constants += [
+        numpy_helper.from_array(np.array(number, np.float32), name)
+        for name, number in _CONSTANTS.items()
+    ]
     outputs = [number("action", len(network.layers[-1][1]))]
     graph = helper.make_graph(nodes, "policy", inputs, outputs, constants)
     # Old versions of the format, which every recent runtime reads.
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8, producer_name="elites"
     )
-    helper.set_model_props(model, {k: str(v) for k, v in network.information.items()})
+    properties = network.information | {"activation": network.activation}
+    helper.set_model_props(model, {k: str(v) for k, v in properties.items()})
     onnx.checker.check_model(model)
     onnx.save(model, path)
 

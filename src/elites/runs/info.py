@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
+from elites.core import catalogue
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
@@ -25,10 +26,13 @@ def describe(run: RunDirectory) -> str:
         lines += _rows(
             iterations=f"{facts['iterations']}, for {config.evaluations:,} evaluations",
             policy=f"{layers or '?'}, {facts.get('policy_parameters', 0):,} parameters",
-            archive=f"{config.hp.cells} cells"
-            + (f", of {config.start_from}" if config.start_from else ""),
+            archive=f"{config.hp.cells} cells{_source(config)}",
         )
+        if offset := facts.get("qd_offset", 0.0):
+            lines += _rows(**{"QD offset": f"{offset:g}"})
     lines += _rows(**_progress(run))
+    if warning := snapshots.below_offset(run):
+        lines += _rows(warning=warning)
     if missing := gaps.find(run):
         lines += _rows(missing="; ".join(f"{gap.text} in {gap.path.name}" for gap in missing))
     kept = ", ".join(str(int(p.name)) for p in checkpoints.complete(run.checkpoints)) or "none yet"
@@ -52,6 +56,14 @@ def describe(run: RunDirectory) -> str:
         if os.path.lexists(run / FACTS) and (note := evaluation.note(run)):
             lines += ["", note]
     return "\n".join(lines)
+
+
+def _source(config: configs.Config) -> str:
+    """Return where the archive of a run comes from, as a text after the number of its cells."""
+    if not config.start_from:
+        return ""
+    how = "of" if config.algorithm == catalogue.DISTIL else "started from the archive of"
+    return f", {how} {config.start_from}"
 
 
 def _rows(**facts: str) -> list[str]:

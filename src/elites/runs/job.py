@@ -18,7 +18,7 @@ from elites import tasks, training
 from elites.core import catalogue
 from elites.core.algorithm import Algorithm
 from elites.core.reevaluation import Reevaluation
-from elites.runs import distilling
+from elites.runs import distilling, starting
 from elites.runs.checkpoint import STATE, WEIGHTS
 from elites.runs.config import Config
 from elites.runs.directory import (
@@ -45,6 +45,8 @@ class Job:
     """Training state in which shapes and types take the place of arrays."""
     names: tuple[str, ...]
     """Names of the training state's arrays on disk, in the order of the leaves of its pytree."""
+    start_from: str = ""
+    """Directory of the run whose archive this one starts from. Empty if there is none."""
 
     def facts(self) -> dict[str, Any]:
         """Return the facts about the run, the entries of `facts.json`, keyed by name.
@@ -75,12 +77,16 @@ class Job:
             "descriptor_weights": algorithm.problem.weights,
             "origins": tuple(map(plain, algorithm.origins)),
             "offspring": dict(algorithm.offspring),
+            "qd_offset": algorithm.qd_offset,
+            "evaluations_per_policy": algorithm.repeats,
             "policy_layers": algorithm.policy.sizes,
+            "activation": algorithm.policy.activation,
             "policy_parameters": algorithm.policy.size,
             "actor_layers": learner.actor.sizes if learner else None,
             "actor_conditioned": algorithm.conditioned,
             "lengthscale": learner.lengthscale if learner else None,
             "state_bytes": self.state_size,
+            **({"start_from": plain(self.start_from)} if self.start_from else {}),
         }
 
     @property
@@ -145,6 +151,8 @@ def build(config: Config, run: RunDirectory) -> Job:
         algorithm = distilling.build(task, config, run)
     else:
         algorithm = training.build(task, config.algorithm, hp=config.hp)
+        if config.start_from:
+            algorithm = starting.extended(algorithm, config, run)
     return assemble(task, algorithm, config, run)
 
 
@@ -153,7 +161,8 @@ def assemble(task: Task, algorithm: Algorithm, config: Config, run: RunDirectory
     total = training.iterations_for(algorithm, config.evaluations)
     batched = training.Batched(algorithm, config.seeds, run.kernels)
     shapes = batched.shapes(training.seed_keys(config.seed_numbers))
-    return Job(task, algorithm, batched, total, shapes, tuple(shapes_by_name(shapes)))
+    names = tuple(shapes_by_name(shapes))
+    return Job(task, algorithm, batched, total, shapes, names, config.start_from)
 
 
 def shapes_by_name(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -179,7 +188,7 @@ def prepare(config: Config, run: RunDirectory) -> Job:
     # A rollout's transitions exist twice: as they are recorded, and as they are stored.
     width = 2 * task.observation_size + task.action_size + 3 * task.descriptor_size + 5
     recorded = 2 * 4 * width * task.episode_length * robots * config.seeds
-    if job.algorithm.main_td3 is None:  # then nobody reads transitions, and none are recorded
+    if not job.algorithm.needs_transitions:  # then nobody reads them, and none are recorded
         recorded = 0
     refuse_too_much(job.state_size + recorded, config)
     return job

@@ -78,6 +78,7 @@ def _rebuilt(
         first_seed=seeds[0],
         seed_list=() if follow else seeds,
         evaluations=source.evaluations,
+        start_from=source.start_from,
         hp=source.hp,
     )
     nowhere = RunDirectory(Path())

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from elites import output, tasks, trust
+from elites.core import catalogue
 from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import lock
@@ -32,6 +33,9 @@ def start(
     config = config.check().absolute()
     run = RunDirectory(path)
     if not (resume and run.exists()):
+        if config.start_from:  # refused here if there is no such run
+            source = directories.existing(Path(config.start_from))
+            config = _with_bounds_of(source.config(), config)
         directories.refuse_existing(path)
         with lock.locked(path):
             if not (resume and run.exists()):  # another process may have created it meanwhile
@@ -41,7 +45,10 @@ def start(
 
 
 def _with_bounds_of(saved: Config, config: Config) -> Config:
-    """Return a configuration with the descriptor bounds that were estimated for the saved run."""
+    """Return a configuration with the descriptor bounds that were estimated for the saved run.
+
+    The saved run is continued, or the new one starts from it.
+    """
     return dataclasses.replace(config, task=tasks.with_bounds_of(saved.task, config.task))
 
 
@@ -79,14 +86,14 @@ def code_names(run: RunDirectory, config: Config) -> list[str]:
     """Return the names of the tasks and algorithms whose code a run executes, without duplicates.
 
     These are the run's own. A distillation without a checkpoint also loads the run that it starts
-    from, which may be a distillation itself.
+    from, which may be a distillation itself. Other runs only read the files of their source.
     """
     names, seen = [config.task, config.algorithm], {run.path.resolve()}
-    if not config.start_from:
+    if config.algorithm != catalogue.DISTIL:
         return list(dict.fromkeys(names))
     from elites.runs import checkpoint as checkpoints  # loads NumPy, which help does not need
 
-    while config.start_from and not checkpoints.complete(run.checkpoints):
+    while config.algorithm == catalogue.DISTIL and not checkpoints.complete(run.checkpoints):
         run = RunDirectory(Path(config.start_from))
         if run.path.resolve() in seen or not run.exists():  # told when the run is loaded
             break

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs.directory import RunDirectory, RunError
+from elites.words import counted
 
 
 def write(run: RunDirectory, iteration: int, weights: checkpoints.Arrays) -> None:
@@ -80,7 +82,37 @@ def read(run: RunDirectory, path: Path) -> dict[str, np.ndarray]:
     return {**arrays, "iteration": np.array(int(path.stem))}
 
 
-def best_seed(snapshot: Mapping[str, np.ndarray]) -> int:
+def qd_score(fitness: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
+    """Return the QD-scores [...] of archives with this fitness [..., C].
+
+    Cells that are not finite are empty. `facts` are the run's, with the offset of QD-scores. Runs
+    of earlier versions have none, which is an offset of 0.
+    """
+    above = fitness - facts.get("qd_offset", 0.0)
+    return np.where(np.isfinite(fitness), above, 0.0).sum(axis=-1)
+
+
+def best_seed(snapshot: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> int:
     """Return the index, in a snapshot's arrays, of the seed with the highest QD-score."""
+    return int(np.argmax(qd_score(snapshot["fitness"], facts)))
+
+
+def below_offset(run: RunDirectory) -> str:
+    """Return a warning about elites whose fitness is below the QD offset, or an empty text.
+
+    They lower the QD-score, so an archive that gains such an elite seems worse. The newest snapshot
+    decides.
+    """
+    snapshot = newest(run)
+    if snapshot is None:
+        return ""
+    offset = directories.read_facts(run).get("qd_offset", 0.0)
     fitness = snapshot["fitness"]
-    return int(np.argmax(np.where(np.isfinite(fitness), fitness, 0.0).sum(axis=1)))
+    count = int((np.isfinite(fitness) & (fitness < offset)).sum())
+    if not count:
+        return ""
+    lowest = fitness[np.isfinite(fitness)].min()
+    return (
+        f"{counted(count, 'elite')} below the QD offset {offset:g}, which lower the QD-score. The "
+        f"lowest fitness is {lowest:.6g}: a lower --hp.qd-offset makes every elite count"
+    )

@@ -26,7 +26,7 @@ from elites.output import errors_as_warnings, warn
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import distilling, environment, evaluation, gaps, saved, snapshots, unchanged
+from elites.runs import environment, evaluation, gaps, saved, snapshots, starting, unchanged
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import OutOfMemoryError, RunDirectory, RunError, TooLargeError
@@ -72,7 +72,9 @@ def train(
         job = prepare(config, run)
         signals.check()
         last, compared = None, Comparison([], None)
-        if not fresh:
+        if fresh:
+            starting.check_source(config, job.algorithm)
+        else:
             compared = unchanged.check_resumed(run, config, job, accept_changed_task)
             last = _newest(run, config, job)
             if last:
@@ -208,9 +210,7 @@ def _compile_and_start(
         with progress.compiling():
             refuse_too_much(job.batched.compile(job.shapes, keys), config)
             if last is None:
-                archive = None
-                if config.start_from:
-                    archive = distilling.source_archive(config, job.shapes.archive)
+                archive = starting.source_archive(config, job.batched, job.shapes.archive, keys)
                 return jax.block_until_ready(job.batched.start(iteration_keys(keys, 0), archive))
             state = jax.tree.map(jnp.asarray, job.state_of(last.arrays))
             last.arrays.clear()  # so that the replay buffer is not held twice
@@ -328,6 +328,14 @@ def _warn_of_gaps(run: RunDirectory, through: int) -> None:
 # ----------------------------------------------------------------------------------------- summary
 
 
+def _scoring(run: RunDirectory, job: Job) -> list[str]:
+    """Return lines of the summary about the QD offset, or none if there is nothing to say."""
+    offset, warning = job.algorithm.qd_offset, snapshots.below_offset(run)
+    said = [f"QD-scores are sums of fitness minus {offset:g}."] if offset else []
+    said += [f"Warning: {warning}."] if warning else []
+    return [" ".join(said), ""] if said else []
+
+
 def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome) -> None:
     """Write `summary.md` of a run, the last of its files. See `evaluation.is_done`."""
     algorithm = job.algorithm
@@ -343,6 +351,7 @@ def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome)
         *evaluation.markdown(run.evaluation),
         *([] if job.task.repeatable else ["", evaluation.NOT_REPEATABLE]),
         "",
+        *_scoring(run, job),
         "Medians over seeds where there are several; `evaluation/metrics.csv` has each, "
         "`evaluation/cells.csv` every cell.",
         "",

@@ -23,13 +23,14 @@ FINGERPRINT = "fingerprint"
 ACCEPT = "--accept-changed-task"
 _ACCEPTABLE = (
     "task", "algorithm", "episode_length", "episode_descriptor", "deterministic", "repeatable",
-    "lengthscale", "offspring",
+    "lengthscale", "offspring", "qd_offset",
 )  # fmt: skip
 """Facts that may change if the user accepts it. If others change, the saved arrays do not fit."""
 _DESCRIPTIONS = ("descriptor", "descriptor_names", "descriptor_units")
 """Facts that only describe the descriptor. A run can be resumed even if they have changed."""
 _READABLE = (
-    "iterations", "state_bytes", "descriptor_weights", "lengthscale", "offspring", *_DESCRIPTIONS,
+    "iterations", "state_bytes", "descriptor_weights", "lengthscale", "offspring", "qd_offset",
+    *_DESCRIPTIONS,
 )  # fmt: skip
 """Facts that may differ when a run is loaded, because they do not affect how its files are read."""
 

@@ -212,14 +212,13 @@ def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
     snapshot = snapshots.newest(run)
     if snapshot is None:
         return
-    best = snapshots.best_seed(snapshot)
+    best = snapshots.best_seed(snapshot, group.facts)
     mine = {name: snapshot[name][best : best + 1] for name in ("fitness", "descriptors")}
     mine["centroids"] = snapshot["centroids"]
 
     def score(archive: dict[str, np.ndarray]) -> float:
-        """Return the QD-score of an archive: the sum of the fitness values of its filled cells."""
-        fitness = archive["fitness"][0]
-        return float(fitness[np.isfinite(fitness)].sum())
+        """Return the QD-score of an archive."""
+        return float(snapshots.qd_score(archive["fitness"][0], group.facts))
 
     if group.archive is None or score(mine) > score(group.archive):
         group.archive, group.archive_seed = mine, item.seed_numbers[best]

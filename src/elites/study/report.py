@@ -147,7 +147,7 @@ def _task_section(
     groups = results.of(task)
     name = escaped(task)
     parts = [f'<section id="{name}"><h2>{name}</h2>', _curves(study, task, groups)]
-    parts.append(_imported_note(study, groups))
+    parts += [_offset_note(groups), _imported_note(study, groups)]
     if point is not None:
         parts += [_final_table(point), tests.section(task, point)]
     with figures.styled():
@@ -159,6 +159,15 @@ def _task_section(
                 svg = figures.save(figure, study.report / f"{kind}_{file_name(task)}.pdf")
                 parts.append(f"<h3>{title}</h3>{_figure(svg, f'{title} on {task}')}")
     return "\n".join([*parts, "</section>"])
+
+
+def _offset_note(groups: Sequence[Group]) -> str:
+    """Return the HTML of a note on the QD offset of a task's runs, or "" if it is 0."""
+    offsets = {group.facts.get("qd_offset", 0.0) for group in groups if not group.imported}
+    if offsets <= {0.0}:
+        return ""
+    texts = " or ".join(f"{offset:g}" for offset in sorted(offsets))
+    return f"<p>QD-scores are sums of fitness minus {texts}, the QD offset.</p>"
 
 
 def _imported_note(study: Study, groups: Sequence[Group]) -> str:

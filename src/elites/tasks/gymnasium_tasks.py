@@ -42,7 +42,7 @@ class Workers:
     ) -> Evaluation:
         """Run n episodes and return their results as NumPy arrays. See `Outside.run`."""
         rows = [
-            Row(Network(**dataclasses.asdict(network)), parameters, int(seed))
+            Row(Network(network.sizes, network.activation), parameters, int(seed))
             for (network, parameters), seed in zip(policies, seeds, strict=True)
         ]
         largest = max((network.size for network, _ in policies), default=0)

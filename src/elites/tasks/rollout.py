@@ -209,6 +209,7 @@ def problem(task: Task) -> Problem:
         final_descriptor=task.episode_descriptor == "final",
         observation_ranges=task.observation_ranges,
         outside=task.outside,
+        qd_offset=task.qd_offset,
     )
 
 

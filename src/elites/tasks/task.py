@@ -12,7 +12,14 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 
-from elites.core.types import Outside, check_bounds, check_lengthscale, check_ranges, numbers
+from elites.core.types import (
+    Outside,
+    check_bounds,
+    check_lengthscale,
+    check_offset,
+    check_ranges,
+    numbers,
+)
 from elites.physics import Model
 from elites.tasks.axes import Axis, check_texts, make_axes
 
@@ -65,6 +72,8 @@ class Task:
     Name those that show the descriptor: random policies hardly vary them. `progress_me` scales them
     by their range, and all others by their standard deviation.
     """
+    qd_offset: float = 0.0
+    """Fitness that counts as 0 in QD-scores, such as the lowest that a policy can have."""
     reward_text: str = ""
     termination_text: str = "never before the time limit"
     descriptor_text: str = ""
@@ -107,6 +116,7 @@ class Task:
                 f"observation_size is {self.observation_size}"
             )
         check_ranges(self.name, self.observation_ranges, self.observation_size)
+        check_offset(self.name, self.qd_offset)
         size = self.descriptor_size
         check_texts(self.name, "descriptor_names", self.descriptor_names, size)
         check_texts(self.name, "descriptor_units", self.descriptor_units, size, empty=True)

@@ -58,6 +58,8 @@ class ExternalTask:
     """Whether the descriptor of an episode is that of its final state."""
     observation_ranges: tuple[tuple[int, float, float], ...] = ()
     """Entries of the observation whose range is known: index, lowest and highest value."""
+    qd_offset: float = 0.0
+    """Fitness that counts as 0 in QD-scores."""
 
     def problem(self) -> Problem:
         """Return the task as a `Problem`, the record that algorithms use.
@@ -304,16 +306,18 @@ class AskTell(Generic[S]):
         known = np.isfinite(places)
         places = np.where(known, np.clip(places, on.descriptor_low, on.descriptor_high), np.nan)
         succeeded = given["valid"] & np.isfinite(given["fitness"]) & known.all(1)
-        if episodes is None and self.algorithm.main_td3 is not None:
+        needed = self.algorithm.needs_transitions
+        if episodes is None and needed:
+            why = "learns from" if self.algorithm.main_td3 is not None else "normalises by"
             raise ValueError(
-                f"{self.algorithm.name} learns from transitions: give episodes, a list of {rows}"
+                f"{self.algorithm.name} {why} transitions: give episodes, a list of {rows}"
             )
         if episodes is not None and len(episodes) != rows:
             raise ValueError(f"episodes must have {rows} entries, got {len(episodes)}")
         given_episodes = [None] * rows if episodes is None else list(episodes)
         if episodes is not None:
             succeeded &= np.array([episode is not None for episode in given_episodes])
-        length = self.episode_length if self.algorithm.main_td3 is not None else 0
+        length = self.episode_length if needed else 0
         steps = transitions(given_episodes, succeeded, on, length)
         self._refuse_missing_descriptors(given_episodes)
         return Evaluation(

@@ -19,7 +19,8 @@ from elites.core.archive import Archive
 from elites.core.distances import Weights
 from elites.core.reevaluation import Reevaluation, Results
 from elites.core.types import Array, Problem
-from elites.training.seeds import Batched, iteration_keys
+from elites.training.keys import iteration_keys
+from elites.training.seeds import Batched
 
 ROUNDS = 16
 _VERIFICATION = 2**30  # round number that seeds the final verification
@@ -123,5 +124,8 @@ def calibrate(
 def _scores(batched: Batched, archive: Archive, results: Results) -> Reevaluation:
     """Return the scores of rollouts that were made for the centroids of all filled cells."""
     aimed = archive._replace(descriptors=archive.centroids)
-    score = batched.over_seeds(functools.partial(reevaluation.score, batched.algorithm.problem))
+    algorithm = batched.algorithm
+    score = batched.over_seeds(
+        functools.partial(reevaluation.score, algorithm.problem, offset=algorithm.qd_offset)
+    )
     return jax.tree.map(np.asarray, score(aimed, results, None))

@@ -26,8 +26,10 @@ from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training.builders import Builder, build_algorithm, hyperparameters_of
 from elites.training.display import Display, can_overwrite, notes_on_axes
+from elites.training.keys import iteration_keys, seed_keys
 from elites.training.results import Run, Source, named
-from elites.training.seeds import Batched, iteration_keys, seed_keys
+from elites.training.seeds import Batched
+from elites.training.starting import archive_of
 from elites.training.stopping import Interrupts, StopTraining, TrainingInterrupted
 
 Callback = Callable[[int, dict[str, np.ndarray]], object]  # (iteration, metrics by name [seeds])
@@ -64,6 +66,7 @@ def train(
     evaluations: int | None = None,
     progress: bool | Callback | None = None,
     callback: Callback | Sequence[Callback] = (),
+    start_from: str | Path | None = None,
     hp: Hyperparameters | None = None,
     **hyperparameters: Value,
 ) -> Run:
@@ -82,6 +85,10 @@ def train(
     `progress` says whether to show a progress line. By default, it is shown on a terminal and in a
     notebook. If `progress` is a function, it is called like a callback, and no line is shown.
 
+    `start_from` is the directory of a run whose archive each seed starts from. Its policies must
+    have the same layers, and its descriptor the same bounds. Its elites are evaluated again, which
+    does not count towards the budget.
+
     Ctrl-C ends training after the current iteration and raises `elites.TrainingInterrupted`, a
     KeyboardInterrupt whose attribute `run` is the run so far. A second Ctrl-C raises at once.
     """
@@ -91,11 +98,12 @@ def train(
     on, values = task_of(task), hyperparameters_of(preset, hp, hyperparameters, _ARGUMENTS)
     checking.check_own(on)
     budget = presets.get(preset).evaluations if evaluations is None else evaluations
-    source = Source(values, budget, preset, on, task, algorithm)
+    where = str(Path(start_from).resolve()) if start_from is not None else ""
+    source = Source(values, budget, preset, on, task, algorithm, where)
     return _train(_build(on, algorithm, values), source, seeds, progress, callback)
 
 
-_ARGUMENTS = ("seeds", "evaluations", "preset", "progress", "callback", "hp")
+_ARGUMENTS = ("seeds", "evaluations", "preset", "progress", "callback", "start_from", "hp")
 
 
 def _refuse_seed(values: Mapping[str, Value]) -> None:
@@ -131,13 +139,19 @@ def _train(
 ) -> Run[S]:
     seeds = checked_seeds(list(seeds) if isinstance(seeds, Iterable) else _first_seeds(seeds))
     total = iterations_for(algorithm, source.evaluations)
+    given = None
+    if source.start_from:
+        import elites  # the package knows how runs are read; training itself does not
+
+        algorithm, given = elites.given_to(algorithm, source.start_from, len(seeds))
     callbacks = _callbacks(progress, callback)
     history: list[dict[str, np.ndarray]] = []
     with Interrupts() as interrupts, _display(progress, total) as display:
         with display.compiling(report=False) if display else contextlib.nullcontext():
             batched, keys = Batched(algorithm, len(seeds), _kernels()), seed_keys(seeds)
             batched.compile(batched.shapes(keys), keys)
-            state = jax.block_until_ready(batched.start(iteration_keys(keys, 0)))
+            archive = None if given is None else archive_of(batched, given, keys)
+            state = jax.block_until_ready(batched.start(iteration_keys(keys, 0), archive))
         if source.task is not None:
             for note in notes_on_axes(source.task.descriptor_axes, batched.constant_axes):
                 warn(note)

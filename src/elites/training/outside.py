@@ -18,7 +18,7 @@ class EvaluateOutside:
 
     def __init__(self, algorithm: Algorithm, rows: Callable[[Request], Rows]):
         self.rows, self._algorithm = rows, algorithm
-        self._observes = getattr(algorithm.hp, "normalise_observations", False)
+        self._observes = algorithm.hp.normalise_observations
 
     def __call__(self, request: Request) -> Evaluation:
         algorithm = self._algorithm

@@ -25,7 +25,8 @@ from elites.tasks.task import Task
 from elites.training import calibrating
 from elites.training.builders import Builder
 from elites.training.calibrating import Calibrated
-from elites.training.seeds import Batched, reevaluation_keys, seed_keys
+from elites.training.keys import reevaluation_keys, seed_keys
+from elites.training.seeds import Batched
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -126,8 +127,11 @@ class Elites(Sequence[Elite]):
 
     @property
     def qd_score(self) -> float:
-        """QD-score of the archive: the sum of the elites' fitness."""
-        return float(self.fitness.sum())
+        """QD-score of the archive: the sum of the elites' fitness minus the offset.
+
+        The offset is 0 unless the task or a hyperparameter sets it, see `Algorithm.qd_offset`.
+        """
+        return float(archives.above(self.fitness, self.algorithm.qd_offset).sum())
 
     def nearest(self, descriptor: ArrayLike) -> Elite:
         """Return the elite whose descriptor is nearest to `descriptor` [D], given in task units.
@@ -246,6 +250,8 @@ class Source:
     """The argument `task` of `train`."""
     given_algorithm: str | Builder | None = None
     """The argument `algorithm` of `train`."""
+    start_from: str = ""
+    """Directory of the run whose archive the run started from. Empty if there is none."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -273,7 +279,8 @@ class Run(Generic[S]):
     @functools.cached_property
     def best(self) -> int:
         """Index in `seeds` of the seed with the highest QD-score."""
-        scores = jax.vmap(lambda archive: archives.summary(archive).qd_score)(self.archives)
+        offset = self.algorithm.qd_offset
+        scores = jax.vmap(lambda archive: archives.summary(archive, offset).qd_score)(self.archives)
         return int(np.argmax(np.asarray(scores)))
 
     @functools.cached_property

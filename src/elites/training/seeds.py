@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -18,12 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from elites.core import reevaluation
+from elites.core import averaging, reevaluation
 from elites.core.algorithm import Algorithm, Metrics, Round, S
 from elites.core.archive import Archive
 from elites.core.evaluation import rows_outside
-from elites.core.reevaluation import Reevaluation, Results
-from elites.core.types import Array, Evaluation, Request
+from elites.core.reevaluation import Reevaluation
+from elites.core.types import Array, Evaluation, Request, Results
+from elites.training.keys import iteration_keys
 from elites.training.outside import EvaluateOutside
 from elites.training.sizes import compiled_size, shapes_of, size_in_bytes
 
@@ -96,8 +97,15 @@ class Batched(Generic[S]):
         self._request_actor = self.over_seeds(
             functools.partial(reevaluation.request_actor, algorithm)
         )
+        self._score = self.over_seeds(
+            functools.partial(reevaluation.score, algorithm.problem, offset=algorithm.qd_offset)
+        )
+        self._average = self.over_seeds(
+            functools.partial(
+                averaging.averaged, times=algorithm.repeats, average=algorithm.hp.average
+            )
+        )
         self._request_at = self.over_seeds(functools.partial(reevaluation.request_at, algorithm))
-        self._score = self.over_seeds(functools.partial(reevaluation.score, algorithm.problem))
         self.constant_axes: tuple[int, ...] = ()
         """Axes of the descriptor that are constant over the initial policies, after `start`."""
 
@@ -177,9 +185,31 @@ class Batched(Generic[S]):
         """Evaluate the archives and actors of all seeds again and return their scores.
 
         All arrays have the seeds as first axis. The requests have the same shape as in training, so
-        that the same compiled program runs.
+        that the same compiled program runs. If training averages several episodes of a policy, so
+        does this.
         """
         self._make_kernel_directory()
+        elites: list[Results] = []
+        actor: list[Results] = []
+        for repeat in range(self.algorithm.repeats):
+            repeat_keys = iteration_keys(keys, repeat) if repeat else keys
+            once = self._evaluate_again(archive, actors, repeat_keys)
+            elites.append(once[0])
+            actor += [once[1]] if once[1] is not None else []
+
+        def joined(parts: list[Results]) -> Results:
+            return self._average(jax.tree.map(lambda *a: jnp.concatenate(a, axis=1), *parts))
+
+        return self._score(archive, joined(elites), joined(actor) if actor else None)
+
+    def _evaluate_again(
+        self, archive: Archive, actors: Array | None, keys: Array
+    ) -> tuple[Results, Results | None]:
+        """Run one episode of every elite, and of the actor at its descriptor.
+
+        Returns the results [seeds, cells] of both, or None in place of the actor's if there is no
+        conditioned actor.
+        """
         batch, cells = self.algorithm.batch, archive.fitness.shape[1]
         elites: list[Results] = []
         actor: list[Results] = []
@@ -198,8 +228,7 @@ class Batched(Generic[S]):
                 request = self._request_actor(archive, actors, chunk, chunk_keys)
                 actor.append(_results(self.compiled.evaluate(request), slice(batch)))
 
-        of_actor = _joined(actor, cells) if actor else None
-        return self._score(archive, _joined(elites, cells), of_actor)
+        return _joined(elites, cells), _joined(actor, cells) if actor else None
 
     def evaluate(self, policies: Array, actors: Array | None, keys: Array) -> Evaluation:
         """Run one episode of each of the policies [seeds, batch, P] and return the results.
@@ -300,27 +329,6 @@ def devices_for(seeds: int) -> int:
     """Return the number of local devices to use. It is 1 if the seeds do not divide evenly."""
     count = len(jax.local_devices())
     return count if seeds % count == 0 else 1
-
-
-# -------------------------------------------------------------------------------------------- keys
-
-
-def seed_keys(seeds: Iterable[int]) -> Array:
-    """Return the JAX random key of each seed, as an array [seeds]."""
-    return jnp.stack([jax.random.key(seed) for seed in seeds])
-
-
-def iteration_keys(keys: Array, iteration: int) -> Array:
-    """Return the random keys [seeds] of an iteration. `keys` [seeds] come from `seed_keys`."""
-    return jax.vmap(lambda key: jax.random.fold_in(key, iteration))(keys)
-
-
-def reevaluation_keys(keys: Array) -> Array:
-    """Return the random keys [seeds] of a re-evaluation. `keys` [seeds] come from `seed_keys`.
-
-    They are the keys of an iteration number that training never reaches.
-    """
-    return iteration_keys(keys, 2**31 - 1)
 
 
 def _results(evaluation: Evaluation, rows: slice) -> Results:

@@ -85,6 +85,7 @@ def describe(run: RunDirectory) -> dict[str, Any]:
         "planned_iterations": facts["iterations"],
         "episode_length": facts["episode_length"],
         "deterministic": facts["deterministic"],
+        "qd_offset": facts.get("qd_offset", 0.0),
         "repeatable": facts.get("repeatable", True),
         "descriptor": facts["descriptor"],
         "axes": [axis._asdict() for axis in axes_of_facts(facts)],

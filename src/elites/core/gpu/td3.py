@@ -54,8 +54,8 @@ UPDATE_OPTIONS = {"num_warps": 8, "num_stages": 1}
 def supported(learner: TD3) -> bool:
     """Return whether the kernels support this learner and this GPU.
 
-    The networks need two hidden layers of 64, 128 or 256 units and at most 64 outputs. The GPU
-    needs TF32, which NVIDIA GPUs have since compute capability 8 (2020).
+    The networks need two hidden layers of 64, 128 or 256 units with ReLU, and at most 64 outputs.
+    The GPU needs TF32, which NVIDIA GPUs have since compute capability 8 (2020).
     """
     capability = str(getattr(jax.devices()[0], "compute_capability", ""))
     major = capability.partition(".")[0]  # GPUs of other vendors have a name here
@@ -66,7 +66,8 @@ def supported(learner: TD3) -> bool:
 def _supported_network(network: MLP) -> bool:
     """Return whether the kernels support a network of this shape."""
     hidden, outputs = network.sizes[1:-1], network.sizes[-1]
-    return len(hidden) == 2 and set(hidden) <= {64, 128, 256} and outputs <= max(OUTPUT_WIDTHS)
+    shaped = len(hidden) == 2 and set(hidden) <= {64, 128, 256} and outputs <= max(OUTPUT_WIDTHS)
+    return shaped and network.activation == "relu"
 
 
 # ------------------------------------------------------------------------------------------ train

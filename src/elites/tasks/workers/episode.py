@@ -12,31 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from elites.core import numpy_networks
+from elites.core.hyperparameters import Activation
 from elites.tasks.workers.block import Block
 from elites.tasks.workers.environment import Environment
 
-Activation = Callable[[np.ndarray], np.ndarray]
-
-_HALF = np.float32(0.5)  # 32-bit numbers stay 32-bit numbers
-_GELU = np.float32((2.0 / np.pi) ** 0.5), np.float32(0.044715)
-
-ACTIVATIONS: dict[str, Activation] = {
-    "linear": lambda x: x,
-    "relu": lambda x: np.maximum(x, 0),
-    "tanh": np.tanh,
-    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "gelu": lambda x: _HALF * x * (1 + np.tanh(_GELU[0] * (x + _GELU[1] * x**3))),
-    "silu": lambda x: x * (_HALF * (1 + np.tanh(_HALF * x))),
-}
-"""Functions of `elites.core.networks` between layers and after the last one, in NumPy."""
-
 
 class Network(NamedTuple):
-    """Shape of a policy network: the fields of `elites.core.networks.MLP`."""
+    """Shape of a policy network, see `elites.core.networks.MLP`. Its last function is tanh."""
 
     sizes: Sequence[int]
-    output: str
-    activation: str = "relu"
+    activation: Activation
 
 
 class Outcome(NamedTuple):
@@ -53,20 +39,9 @@ def policy(network: Network, parameters: np.ndarray) -> Callable[[np.ndarray], n
 
     `parameters` is a vector of at least as many numbers as the network has parameters.
     """
-    layers, start = [], 0
-    for inputs, outputs in itertools.pairwise(network.sizes):
-        middle, end = start + inputs * outputs, start + (inputs + 1) * outputs
-        layers.append((parameters[start:middle].reshape(inputs, outputs), parameters[middle:end]))
-        start = end
-    hidden, output = ACTIVATIONS[network.activation], ACTIVATIONS[network.output]
-    *inner, (last_kernel, last_bias) = layers
-
-    def act(x: np.ndarray) -> np.ndarray:
-        for kernel, bias in inner:
-            x = hidden(x @ kernel + bias)
-        return output(x @ last_kernel + last_bias)
-
-    return act
+    size = sum((inputs + 1) * outputs for inputs, outputs in itertools.pairwise(network.sizes))
+    layers = numpy_networks.unflatten(network.sizes, parameters[:size])
+    return lambda observation: numpy_networks.forward(layers, observation, network.activation)
 
 
 def run(

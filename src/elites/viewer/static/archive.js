@@ -71,7 +71,7 @@ export async function showArchive() {
 function showSummary(when) {
   const { run, archive } = state;
   const fitness = archive.fitness.filter((v) => v !== null);
-  const total = fitness.reduce((sum, v) => sum + v, 0);
+  const total = fitness.reduce((sum, v) => sum + v - run.qd_offset, 0);
   const [filled, cells] = [fitness.length, archive.fitness.length];
   const coverage = `${filled} of ${cells} cells (${formatPercent(filled / cells)})`;
   const summary = filled
