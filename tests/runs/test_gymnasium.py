@@ -17,7 +17,7 @@ from elites.viewer.player import Player
 from program import SMOKE, bits, complaint, elites, newest, rows, succeed
 
 OWN = Path(own_environments.__file__).resolve()
-POINT = f"gymnasium:{OWN}:point,descriptor={OWN}:place,episode_length=25,over=final"
+POINT = f"gymnasium:{OWN}:seeded_point,descriptor={OWN}:place,episode_length=25,over=final"
 HOPPER = "gymnasium:Hopper-v5,episode_length=30"
 
 
@@ -38,8 +38,10 @@ def hopper(tmp_path_factory) -> Path:
 
 
 def test_halves_equal_the_whole(tmp_path, monkeypatch):
+    """Also with a start of its own for every evaluation: it follows from the seed of the run."""
     straight, halves = tmp_path / "straight", tmp_path / "halves"
-    options = (f"{POINT},low=-1/-1,high=1/1", "dcg_me", *SMOKE, "--checkpoint-every", 100)
+    task = f"{POINT},low=-1/-1,high=1/1,random_start=yes"
+    options = (task, "me", *SMOKE, "--checkpoint-every", 100)
     whole, half = (("--evaluations", 32 + 32 * n) for n in (2, 1))
     monkeypatch.setenv(pool.VARIABLE, "2")
     succeed("train", *options, *whole, "--output", straight)

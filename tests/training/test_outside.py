@@ -158,14 +158,17 @@ def test_observations_are_normalised_without_a_learner(point):
 
 
 def test_one_seed_without_compiling(point):
-    """`build` gives an algorithm whose `start` and `step` work, but not inside of jit."""
-    algorithm = elites.build(point, "me", **SMALL)
-    centroids = algorithm.centroids()
-    _, states, keys = started(point, "me")
-    state = algorithm.start(training.iteration_keys(keys, 0)[0], centroids)
-    assert np.array_equal(state.archive.fitness, states.archive.fitness[0])
+    """`build` gives an algorithm that evaluates too, but not inside of jit."""
+    batched, state, keys = started(point, "dcg_me_unconditioned_actor")
+    requests = batched.compiled.rounds[-1].ask(state, keys).to_evaluate()
+    of_all = batched.compiled.evaluate(requests)
+    second = jax.tree.map(lambda a: a[1], requests)
+    found = batched.algorithm.evaluate(second)
+    assert len(found.fitness) == batched.algorithm.batch + 1, "the actor's one trajectory"
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(of_all), strict=True):
+        assert np.array_equal(a, b[1])
     with pytest.raises(ValueError, match="evaluated by worker processes, which compiled code can"):
-        jax.jit(algorithm.start)(keys[0], centroids)
+        jax.jit(batched.algorithm.evaluate)(second)
 
 
 def test_random_starts_differ_and_repeat():
