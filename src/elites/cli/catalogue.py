@@ -44,7 +44,7 @@ def tasks(
         print(describe.explain_task(registry.make(task)))
     else:
         print(describe.overview([registry.make(name) for name in registry.names()]))
-        print(f"\n{describe.simulators()}")
+        print(f"\n{describe.standard_names()}\n\n{describe.simulators()}")
 
 
 def algorithms(

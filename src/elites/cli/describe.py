@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from elites import references, training
 from elites.core import catalogue, networks
 from elites.tasks.families import FAMILIES
+from elites.tasks.standard import STANDARD, needed
 from elites.tasks.task import Task
 from elites.words import columns, counted
 
@@ -29,6 +30,13 @@ def overview(tasks: Sequence[Task]) -> str:
             ]
         )
     return "\n".join(columns(rows, right=(1, 2, 3, 4)))
+
+
+def standard_names() -> str:
+    """Return a table of the standard names of tasks as text, with the names they stand for."""
+    rows = [["standard name", "", "stands for"]]
+    rows += [[name, needed(name) or "installed", full] for name, full in STANDARD.items()]
+    return "\n".join(columns(rows))
 
 
 def simulators() -> str:

@@ -52,7 +52,7 @@ def calibrate(
 ) -> None:
     """Search, for each cell, for the request at which the actor of a run reaches the cell.
 
-    The requests are written to the run. 'elites export --actor --descriptor' uses them.
+    The requests are written to the run, where 'elites export --actor' with a descriptor finds them.
 
     Args:
         run: Run directory. Its algorithm must train an actor that takes a descriptor.

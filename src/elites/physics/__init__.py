@@ -8,10 +8,11 @@ contact point, one column per robot of the batch.
 from elites.physics.bodies import Bodies, unpack
 from elites.physics.engine import Sensors, reset, sense, step
 from elites.physics.reading import ModelError, build, load
-from elites.physics.tables import Model, Shape
+from elites.physics.tables import Mesh, Model, Shape
 
 __all__ = [
     "Bodies",
+    "Mesh",
     "Model",
     "ModelError",
     "Sensors",

@@ -68,15 +68,35 @@ class WallContacts:
     elasticity: np.ndarray
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Mesh:
+    """Surface of triangles."""
+
+    vertices: np.ndarray  # [V, 3]
+    faces: np.ndarray  # [F, 3] rows of the vertices of each triangle
+
+
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """Collider to be drawn. `body` is the row of its body, or None for scenery."""
+    """Shape to be drawn. `body` is the row of its body, or None for scenery.
+
+    | kind | size |
+    |---|---|
+    | capsule, cylinder | radius, length from tip to tip along z |
+    | sphere | radius |
+    | box, ellipsoid | half of the extent in x, y and z |
+    | plane, mesh | none |
+
+    Colliders of body models are capsules, spheres, boxes and planes. Other simulators also have
+    the rest.
+    """
 
     body: int | None
-    kind: str  # "capsule", "sphere", "box" or "plane"
+    kind: str
     position: tuple[float, float, float]
     rotation: tuple[float, float, float, float]
-    size: tuple[float, ...]  # (radius, length), (radius,), (half x, half y, half z) or ()
+    size: tuple[float, ...]
+    mesh: Mesh | None = None  # for the kind "mesh"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -5,11 +5,13 @@
 There are three ways to use a task of your own: pass the `Task` instead of a name, add it with
 `register`, or name its file and function: `make("my_task.py:pendulum")`. Tasks of other simulators
 have names such as `brax:hopper,backend=spring`, see `elites.names` and `elites.tasks.families`.
+Some of them also have a standard name, such as `hopper_uni`, see `elites.tasks.standard`.
 Importing this module does not load JAX. Making a task does.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from elites import references
 from elites.core.catalogue import suggestion
 from elites.names import absolute, short_name
 from elites.tasks import families
+from elites.tasks.standard import QD_OFFSETS, STANDARD
 
 if TYPE_CHECKING:
     from elites.tasks.task import Task
@@ -32,7 +35,10 @@ _FACTORIES: dict[str, str | Callable[[], Task]] = {
     "ant_omni": "elites.tasks.omni",
     "anttrap_omni": "elites.tasks.omni",
     "hexapod_omni": "elites.tasks.omni",
+    "ant_uni": "elites.tasks.ant_uni",
     "walker_uni": "elites.tasks.walker",
+    "ant_maze": "elites.tasks.mazes",
+    "point_maze": "elites.tasks.mazes",
     "point_omni": "elites.tasks.analytic",
     "noisy_point_omni": "elites.tasks.analytic",
     "arm_reach": "elites.tasks.analytic",
@@ -40,7 +46,7 @@ _FACTORIES: dict[str, str | Callable[[], Task]] = {
 
 
 def names() -> list[str]:
-    """Return the names of all built-in and registered tasks."""
+    """Return the names of all built-in and registered tasks, without standard names."""
     return list(_FACTORIES)
 
 
@@ -52,15 +58,18 @@ def check(name: str) -> str:
     """
     if name in _FACTORIES:
         return name
+    if name in STANDARD:
+        check(STANDARD[name])
+        return name
     if _is_simulated(name):
         return families.check(name)
     if references.is_reference(name):
         return references.check("task", name)
     examples = ", ".join(family.example for family in families.FAMILIES.values())
     raise ValueError(
-        f"unknown task '{name}'.{suggestion(name, _FACTORIES)} Known tasks: "
-        f"{', '.join(_FACTORIES)}; of other simulators: {examples}; or FILE.py:FUNCTION for one of "
-        "your own"
+        f"unknown task '{name}'.{suggestion(name, [*_FACTORIES, *STANDARD])} Known tasks: "
+        f"{', '.join([*_FACTORIES, *STANDARD])}; of other simulators: {examples}; or "
+        "FILE.py:FUNCTION for one of your own"
     )
 
 
@@ -69,8 +78,8 @@ def check_form(name: str) -> str:
 
     Unlike for `check`, files and packages need not exist.
     """
-    if _is_simulated(name):
-        families.read(name)
+    if _is_simulated(STANDARD.get(name, name)):
+        families.read(STANDARD.get(name, name))
         return name
     return references.check_form("task", name) if references.is_reference(name) else check(name)
 
@@ -99,6 +108,8 @@ def make(name: str) -> Task:
     descriptor are estimated, see `resolve`.
     """
     if check(name) not in _FACTORIES:
+        if name in STANDARD:
+            return _standard(name)
         if _is_simulated(name):
             return _simulated(resolve(name))
         return _from_file(absolute(name))
@@ -160,12 +171,21 @@ def _simulated(name: str) -> Task:
     return task
 
 
+@functools.cache
+def _standard(name: str) -> Task:
+    """Return the task with this standard name. It may have a QD offset of its own."""
+    offset = QD_OFFSETS.get(name, 0.0)
+    task = dataclasses.replace(make(STANDARD[name]), name=name, qd_offset=offset)
+    _SIMULATED[name] = task
+    return task
+
+
 _SIMULATED: dict[str, Task] = {}
-"""Tasks of other simulators that this process has made, keyed by their names."""
+"""Tasks of other simulators or with standard names that this process has made, by their names."""
 
 
 def _name_of(task: Task) -> str | None:
-    """Return the name by which a simulator's task was made, or None for other tasks."""
+    """Return the name by which a simulator's or a standard task was made, or None for others."""
     return next((name for name, made in _SIMULATED.items() if made is task), None)
 
 
@@ -175,7 +195,7 @@ def versions(task: Task) -> dict[str, str]:
     Returns an empty dictionary for tasks that need no other simulator.
     """
     name = _name_of(task)
-    return families.versions(name) if name else {}
+    return families.versions(STANDARD.get(name, name)) if name else {}
 
 
 def with_bounds_of(saved: str, name: str) -> str:
@@ -255,6 +275,6 @@ def lasting_name(given: str | Task | Callable[[], Task]) -> str:
 
 def register(name: str, factory: Callable[[], Task]) -> None:
     """Add a task of your own under a name. `factory` should return the same object every time."""
-    if name in _FACTORIES:
+    if name in _FACTORIES or name in STANDARD:
         raise ValueError(f"a task named '{name}' exists already")
     _FACTORIES[name] = factory

@@ -32,10 +32,14 @@ FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3  # types of joints in a MuJoCo model
 
 
 class Robot(NamedTuple):
-    """What descriptors need to know about a robot. `State` is the simulator's, of one robot."""
+    """What descriptors and scenes need to know about a robot.
+
+    A state is the simulator's, of one robot.
+    """
 
     model: Any  # MuJoCo's model: names and limits of geoms and joints
     position: Callable[[Any], Array]  # (state) -> [3] position of the main body, in m
+    poses: Callable[[Any], Array]  # (state) -> [nbody - 1, 7] poses of the bodies, see `geoms`
     coordinates: Callable[[Any], Array]  # (state) -> [nq] joint positions, in the model's order
     touching: Callable[[Any, Sequence[int]], Array]  # (state, geoms) -> [geoms] 1.0 or 0.0
     feet: tuple[str, ...]  # names of the geoms that are feet; empty if they are not known

@@ -174,7 +174,10 @@ FAMILIES: dict[str, Family] = {
         packages=("brax", "mujoco"),
         extra="brax",
         distributions=("brax", "mujoco", "mujoco-mjx"),
-        own_options={"backend": one_of("spring", "positional", "generalized", "mjx")},
+        own_options={
+            "backend": one_of("spring", "positional", "generalized", "mjx"),
+            "forward_reward": yes_or_no,
+        },
     ),
     "playground": Family(
         summary="environments of MuJoCo Playground, such as HopperHop, CheetahRun, WalkerWalk",

@@ -24,7 +24,7 @@ import numpy as np
 
 from elites import names, packages
 from elites.names import Name
-from elites.tasks import descriptors, simulation
+from elites.tasks import descriptors, geoms, simulation
 from elites.tasks.descriptors import HINGE, SLIDE, Robot
 from elites.tasks.simulation import World
 from elites.tasks.task import Array, Task
@@ -106,6 +106,7 @@ def robot_of(model: Any, feet: tuple[str, ...], dt: float, data_of: Callable[[An
     return Robot(
         model=model,
         position=lambda state: data_of(state).xpos[1],
+        poses=lambda state: geoms.stacked(data_of(state).xpos[1:], data_of(state).xquat[1:]),
         coordinates=lambda state: data_of(state).qpos,
         touching=touching,
         feet=feet,

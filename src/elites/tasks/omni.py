@@ -67,7 +67,7 @@ def hexapod_omni() -> Task:
             layout=(
                 ("torso x, y, z in m", 3),
                 ("torso Euler angles x, y', z'' in rad", 3),
-                *_motion_layout(model),
+                *motion_layout(model),
             ),
         )
     )
@@ -90,12 +90,13 @@ def _ant(name: str, summary: str, file: str) -> _Omni:
             ("torso x, y, clipped to the bounds, over 30 m", 2),
             ("torso z in m", 1),
             ("torso quaternion w, x, y, z", 4),
-            *_motion_layout(model),
+            *motion_layout(model),
         ),
     )
 
 
-def _motion_layout(model: physics.Model) -> tuple[tuple[str, int], ...]:
+def motion_layout(model: physics.Model) -> tuple[tuple[str, int], ...]:
+    """Return the name and size of each part of what `motion` returns."""
     return (
         ("joint angles in rad", len(model.joints.names)),
         ("torso velocity in m/s", 3),
@@ -107,16 +108,17 @@ def _motion_layout(model: physics.Model) -> tuple[tuple[str, int], ...]:
 def _observe_ant(torso: physics.Bodies, sensors: physics.Sensors, bound: float) -> Array:
     position = jnp.clip(jnp.stack(torso.pos[:2]), -bound, bound) / bound
     return jnp.concatenate(
-        [position, jnp.stack([torso.pos.z, *torso.rot]), *_motion(torso, sensors)]
+        [position, jnp.stack([torso.pos.z, *torso.rot]), *motion(torso, sensors)]
     )
 
 
 def _observe_hexapod(torso: physics.Bodies, sensors: physics.Sensors) -> Array:
     pose = jnp.stack([*torso.pos, *rotations.euler(torso.rot)])
-    return jnp.concatenate([pose, *_motion(torso, sensors)])
+    return jnp.concatenate([pose, *motion(torso, sensors)])
 
 
-def _motion(torso: physics.Bodies, sensors: physics.Sensors) -> list[Array]:
+def motion(torso: physics.Bodies, sensors: physics.Sensors) -> list[Array]:
+    """Return joint angles, velocities of the torso and joint velocities, for observations."""
     return [sensors.angles, jnp.stack([*torso.vel, *torso.ang]), sensors.velocities]
 
 

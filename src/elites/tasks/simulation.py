@@ -18,8 +18,9 @@ import jax.numpy as jnp
 
 from elites import names
 from elites.names import Name
-from elites.tasks import bounds, descriptors
+from elites.tasks import bounds, descriptors, geoms
 from elites.tasks.descriptors import Robot
+from elites.tasks.scenes import Scene
 from elites.tasks.task import Array, Task, TaskState
 
 
@@ -49,10 +50,19 @@ class _Inner(NamedTuple):
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Discard what simulators print and warn of when they are imported or load a model."""
+    """Discard what simulators print and warn of when they are imported or load a model.
+
+    MuJoCo would write its warnings to a file in the working directory.
+    """
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        yield
+        mujoco: Any = importlib.import_module("mujoco")
+        before = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(lambda text: None)
+        try:
+            yield
+        finally:
+            mujoco.set_mju_user_warning(before)
 
 
 def load(module: str) -> Any:
@@ -72,7 +82,7 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
     def reset_world(key: Array) -> Any:
         return world.reset(key if random_start else jax.random.key(0))
 
-    with _in_simulator():
+    with in_simulator():
         example = jax.eval_shape(reset_world, jax.random.key(0))
         descriptor = descriptors.make(title, world.robot, options, example)
         low, high = bounds.given(title, descriptor.low, descriptor.high, options)
@@ -91,12 +101,12 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
         )
 
     def reset(key: Array) -> TaskState:
-        with _in_simulator():
+        with in_simulator():
             state = reset_world(key)
             return seen(descriptor.start(state), state, state, jnp.zeros(()))
 
     def step(before: TaskState, action: Array) -> TaskState:
-        with _in_simulator():
+        with in_simulator():
             old, memory = before.inner
             state = world.step(old, action)
             return seen(memory, old, state, world.reward(old, action, state))
@@ -113,6 +123,7 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
         episode_descriptor=descriptor.over,
         deterministic=not random_start,
         repeatable=world.repeatable,
+        scene=_scene(world.robot),
         summary=world.summary,
         reward_text=world.reward_text,
         termination_text=world.termination_text,
@@ -122,8 +133,15 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
     )
 
 
+def _scene(robot: Robot | None) -> Scene | None:
+    """Return the scene of a robot in a task of this module, or None if there is no robot."""
+    if robot is None:
+        return None
+    return geoms.scene(robot.model, robot.dt, lambda state: robot.poses(state.inner.state))
+
+
 @contextlib.contextmanager
-def _in_simulator() -> Iterator[None]:
+def in_simulator() -> Iterator[None]:
     """Allow what simulators do while JAX traces them: warn, and combine arrays of other rank."""
     with warnings.catch_warnings(), jax.numpy_rank_promotion("allow"):
         warnings.simplefilter("ignore")

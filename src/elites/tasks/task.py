@@ -22,6 +22,7 @@ from elites.core.types import (
 )
 from elites.physics import Model
 from elites.tasks.axes import Axis, check_texts, make_axes
+from elites.tasks.scenes import Scene
 
 Array = jax.Array
 
@@ -63,6 +64,8 @@ class Task:
     """Body model to draw. It needs `bodies` too."""
     bodies: Callable[[TaskState], Array] | None = None
     """Function that returns the state [13, B] of the bodies of the body model."""
+    scene: Scene | None = None
+    """What to draw of a task without a body model, such as a robot of another simulator."""
     summary: str = ""
     observation_layout: tuple[tuple[str, int], ...] = ()
     """Parts of the observation, in order: what each part is, and how many numbers it has."""

@@ -7,6 +7,7 @@ forward speed and for every step before it falls, and pays for its actions.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -41,7 +42,7 @@ def walker_uni() -> Task:
     def step(state: TaskState, action: Array) -> TaskState:
         walker: _Walker = state.inner
         bodies, sensors = physics.step(model, walker.bodies, action)
-        feet_touch = jnp.any(sensors.contact[:, jnp.array(feet)] != 0.0, axis=0).astype(jnp.float32)
+        feet_touch = touching(sensors, feet)
         speed = (bodies[0, 0] - walker.bodies[0, 0]) / model.dt
         reward = jnp.maximum(speed + 1.0 - 1e-3 * jnp.sum(action**2), 0.0)
         walker = _Walker(bodies, walker.touched + feet_touch, walker.time + 1.0)
@@ -69,6 +70,11 @@ def walker_uni() -> Task:
         descriptor_names=("right foot contact", "left foot contact"),
         descriptor_units=("share of time", "share of time"),
     )
+
+
+def touching(sensors: physics.Sensors, feet: Sequence[int]) -> Array:
+    """Return numbers [feet]: 1 for each of these bodies that touched something in the last step."""
+    return jnp.any(sensors.contact[:, jnp.array(feet)] != 0.0, axis=0).astype(jnp.float32)
 
 
 def _layout(joints: int) -> tuple[tuple[str, int], ...]:

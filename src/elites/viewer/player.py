@@ -17,6 +17,7 @@ from elites.runs import checkpoint as checkpoints
 from elites.runs import saved
 from elites.runs.checkpoint import WEIGHTS, CheckpointError
 from elites.runs.directory import RunDirectory, RunError
+from elites.tasks.scenes import scene_of
 from elites.training import Elites, Run, SeedResult
 from elites.viewer import data
 from elites.viewer.data import NotFoundError, to_lists
@@ -71,25 +72,10 @@ class Player:
         """Return the bodies and shapes of the task's robot, for drawing.
 
         The key `dt` is the time between two recorded frames in seconds. Returns None for a task
-        without a body model.
+        that has nothing to draw.
         """
-        model = self.task.body_model
-        if model is None or self.task.bodies is None:
-            return None
-        return {
-            "dt": model.dt,
-            "bodies": list(model.bodies),
-            "shapes": [
-                {
-                    "body": shape.body,
-                    "kind": shape.kind,
-                    "position": [float(v) for v in shape.position],
-                    "rotation": [float(v) for v in shape.rotation],
-                    "size": [float(v) for v in shape.size],
-                }
-                for shape in model.shapes
-            ],
-        }
+        scene = scene_of(self.task)
+        return None if scene is None else scene.to_json()
 
     def compile(self) -> None:
         """Compile the rollouts of elites and actor, so that the first click is answered quickly.

@@ -21,6 +21,7 @@ from elites.core import networks
 from elites.core.networks import MLP
 from elites.core.types import Evaluation, Outside, padded_size
 from elites.tasks import rollout
+from elites.tasks.scenes import scene_of
 from elites.tasks.task import Task, TaskState
 from elites.viewer.data import to_lists
 
@@ -99,10 +100,11 @@ def _compiled(task: Task, network: MLP):
     The function returns the evaluation of all policies and, for the first two, the poses [T, 2, B,
     7] of the bodies and the descriptors [T, 2, D] of the states.
     """
+    scene = scene_of(task)
 
     def measure(state: TaskState):
-        """Return the poses [B, 7] of the bodies and the descriptor [D] of a state."""
-        return _poses(task, state), state.descriptor
+        """Return the poses [B, 7] of the bodies, None without a scene, and the descriptor [D]."""
+        return None if scene is None else scene.poses(state), state.descriptor
 
     @jax.jit
     def run(policies):
@@ -120,16 +122,6 @@ def _compiled(task: Task, network: MLP):
         return evaluation._replace(transitions=None), measured
 
     return run
-
-
-def _poses(task: Task, state: TaskState):
-    """Return the pose of each body in a state as an array [B, 7]: position in metres, rotation.
-
-    Returns None for a task without a body model.
-    """
-    if task.body_model is None or task.bodies is None:
-        return None
-    return task.bodies(state)[:7].T
 
 
 def pack_poses(poses: np.ndarray) -> dict[str, Any]:

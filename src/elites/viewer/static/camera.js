@@ -22,15 +22,16 @@ export function changeOrbit(orbit, { around = 0, above = 0, closer = 1 }) {
 
 /**
  * Place a camera on an orbit around its target, and return the distance between the two. `radius`
- * is the radius of the sphere around the target that the camera shows.
+ * is the radius of the sphere around the target that the camera shows, and `ground` the height of the
+ * floor, which the camera stays above.
  */
-export function placeCamera(camera, orbit, target, radius, robotSize) {
+export function placeCamera(camera, orbit, target, radius, robotSize, ground) {
   const distance = (orbit.distance * radius) / Math.tan((camera.fov * Math.PI) / 360);
   const flat = Math.cos(orbit.above) * distance;
   camera.position.set(
     target.x + Math.cos(orbit.around) * flat,
     target.y + Math.sin(orbit.around) * flat,
-    Math.max(target.z + Math.sin(orbit.above) * distance, 0.02 * robotSize),
+    Math.max(target.z + Math.sin(orbit.above) * distance, ground + 0.02 * robotSize),
   );
   camera.far = distance + 200 * robotSize;
   camera.near = 0.02 * robotSize;

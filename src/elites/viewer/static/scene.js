@@ -3,7 +3,7 @@
 import * as THREE from "./three/three.module.min.js";
 
 /**
- * Add the robot and the walls of a body model to the world, and return { bodies, scenery }.
+ * Add the robot and the walls of a scene to the world, and return { bodies, scenery }.
  * `bodies` has a group of meshes for each body, `scenery` the meshes of the walls.
  */
 export function addBodies(world, scene, { core, limb, wall }) {
@@ -24,16 +24,33 @@ export function addBodies(world, scene, { core, limb, wall }) {
   return { bodies, scenery };
 }
 
-/** Return the geometry of a collision shape, or null for the plane, which is drawn as the floor. */
-function geometryOf({ kind, size }) {
+/** Return the geometry of a shape, or null for a plane, which is drawn as the floor. */
+function geometryOf(shape) {
+  const { kind, size } = shape;
+  const [radius, length] = size;
   if (kind === "capsule") {
-    const [radius, length] = size;
     return new THREE.CapsuleGeometry(radius, Math.max(length - 2 * radius, 0), 6, 16).rotateX(Math.PI / 2);
   }
-  if (kind === "sphere") return new THREE.SphereGeometry(size[0], 24, 16);
+  if (kind === "cylinder") return new THREE.CylinderGeometry(radius, radius, length, 32).rotateX(Math.PI / 2);
+  if (kind === "sphere") return new THREE.SphereGeometry(radius, 24, 16);
+  if (kind === "ellipsoid") return new THREE.SphereGeometry(1, 24, 16).scale(...size);
   if (kind === "box") return new THREE.BoxGeometry(2 * size[0], 2 * size[1], 2 * size[2]);
+  if (kind === "mesh") return meshGeometry(shape);
   return null;
 }
+
+/** Return the geometry of a mesh with flat triangles, whose edges are visible without textures. */
+function meshGeometry({ vertices, faces }) {
+  const corners = new Float32Array(faces.length * 3);
+  faces.forEach((vertex, i) => corners.set(vertices.slice(3 * vertex, 3 * vertex + 3), 3 * i));
+  const geometry = new THREE.BufferGeometry();
+  geometry.setAttribute("position", new THREE.BufferAttribute(corners, 3));
+  geometry.computeVertexNormals();
+  return geometry;
+}
+
+/** Return the height of the floor: that of the first plane, or 0 without a plane. */
+export const floorHeight = (scene) => scene.shapes.find((shape) => shape.kind === "plane")?.position[2] ?? 0;
 
 /**
  * Return the mesh of a floor of squares in two colours. `width` is the width of the floor, and
@@ -57,16 +74,16 @@ export function createFloor(renderer, width, side, one, other) {
 
 /**
  * Return the mesh of a ribbon on the ground along the path of the first body. Its width is
- * proportional to the robot's size.
+ * proportional to `markSize`. `ground` is the height of the floor.
  */
-export function createTrail(poses, robotSize) {
+export function createTrail(poses, markSize, ground) {
   const points = new Float32Array(poses.frames * 6);
   const [here, next, across] = [new THREE.Vector3(), new THREE.Vector3(), new THREE.Vector3(0, 1, 0)];
-  const [halfWidth, height] = [0.05 * robotSize, 0.008 * robotSize];
+  const [halfWidth, height] = [0.035 * markSize, ground + 0.008 * markSize];
   for (let i = 0; i < poses.frames; i++) {
     poses.position(i, 0, here).setZ(0);
     poses.position(Math.min(i + 1, poses.frames - 1), 0, next).setZ(0).sub(here);
-    if (next.length() > 1e-4 * robotSize) across.set(-next.y, next.x, 0).normalize();
+    if (next.length() > 1e-4 * markSize) across.set(-next.y, next.x, 0).normalize();
     points.set([here.x + across.x * halfWidth, here.y + across.y * halfWidth, height,
       here.x - across.x * halfWidth, here.y - across.y * halfWidth, height], i * 6);
   }
@@ -80,11 +97,12 @@ export function createTrail(poses, robotSize) {
 }
 
 /**
- * Return the mesh of a ring on the ground at (x, y). The radii are in units of the robot's size.
+ * Return the mesh of a ring on the ground at (x, y). The radii are in units of `markSize`, and
+ * `ground` is the height of the floor.
  */
-export function createRing([x, y], outer, inner, robotSize) {
-  const geometry = new THREE.RingGeometry(inner * robotSize, outer * robotSize, 40);
+export function createRing([x, y], outer, inner, markSize, ground) {
+  const geometry = new THREE.RingGeometry(inner * markSize, outer * markSize, 40);
   const ring = new THREE.Mesh(geometry, new THREE.MeshBasicMaterial({ side: THREE.DoubleSide }));
-  ring.position.set(x, y, 0.012 * robotSize);
+  ring.position.set(x, y, ground + 0.012 * markSize);
   return ring;
 }

@@ -1,11 +1,11 @@
-// A stage: draws a recorded robot from the colliders of its body model.
+// A stage: draws a recorded robot from the shapes of its scene.
 
 import * as THREE from "./three/three.module.min.js";
 import { INITIAL_ORBIT, changeOrbit, onCameraInput, placeCamera } from "./camera.js";
 import { oncePerFrame } from "./canvas.js";
 import { themeColour } from "./colours.js";
 import { unpackPoses } from "./poses.js";
-import { addBodies, createFloor, createRing, createTrail } from "./scene.js";
+import { addBodies, createFloor, createRing, createTrail, floorHeight } from "./scene.js";
 
 const vector = new THREE.Vector3(); // for intermediate results
 
@@ -15,8 +15,8 @@ const vector = new THREE.Vector3(); // for intermediate results
  * the user turns the camera. Throws an Error if the browser has no WebGL.
  */
 export function createStage(canvas, scene, colour, onCamera) {
-  const stage = { ...createWorld(canvas, scene), canvas, colour, floor: null, ...unloaded(), mode: "follow",
-    orbit: INITIAL_ORBIT, robotSize: 1, squareSide: 1, fixedView: { target: new THREE.Vector3(), radius: 1 } };
+  const stage = { ...createWorld(canvas, scene), canvas, colour, floor: null, ground: floorHeight(scene), startsFixed: scene.camera === "fixed", ...unloaded(), mode: "follow",
+    orbit: INITIAL_ORBIT, robotSize: 1, markSize: 1, middle: new THREE.Vector3(), squareSide: 1, fixedView: { target: new THREE.Vector3(), radius: 1 } };
   const repaint = oncePerFrame(() => draw(stage));
   onCameraInput(canvas, (change) => {
     stage.orbit = changeOrbit(stage.orbit, change);
@@ -82,7 +82,7 @@ const unloaded = () => ({ poses: null, frame: 0, trail: null, rings: [], pathBox
 
 /** Put a recording on a stage, or clear the stage if `recording` is null. */
 function loadRecording(stage, recording) {
-  const { world, bodies } = stage;
+  const { world, bodies, ground } = stage;
   for (const part of [stage.trail, ...stage.rings]) {
     if (!part) continue;
     world.remove(part);
@@ -94,14 +94,14 @@ function loadRecording(stage, recording) {
   bodies.forEach((body) => (body.visible = stage.poses !== null));
   if (!stage.poses) return;
   measure(stage);
-  stage.trail = createTrail(stage.poses, stage.robotSize);
+  stage.trail = createTrail(stage.poses, stage.markSize, ground);
   world.add(stage.trail);
   if (isPositionDescriptor(stage, recording)) {
     // A ring for the requested position, and a dot for the reached one.
-    const { robotSize } = stage;
+    const { markSize } = stage;
     stage.rings = [
-      createRing(recording.requested, 0.5, 0.36, robotSize),
-      createRing(recording.reached, 0.16, 0, robotSize),
+      createRing(recording.requested, 0.35, 0.25, markSize, ground),
+      createRing(recording.reached, 0.11, 0, markSize, ground),
     ];
     world.add(...stage.rings);
     for (const { position } of stage.rings) stage.pathBox.expandByPoint(position);
@@ -109,23 +109,31 @@ function loadRecording(stage, recording) {
 }
 
 /**
- * Compute the size of the stage's robot and the bounding box of the robot's path, and store both in
- * the stage.
+ * Compute the size of the stage's robot, its middle relative to the first body, and the bounding box
+ * of the robot's path, and store them in the stage.
  */
 function measure(stage) {
   const { poses, bodies, scenery, pathBox } = stage;
-  const start = poses.position(0, 0, new THREE.Vector3()).clone();
-  let size = 0.05;
-  bodies.forEach((body, i) => {
-    size = Math.max(size, poses.position(0, i, vector).distanceTo(start));
-    for (const mesh of body.children) {
-      mesh.geometry.computeBoundingSphere();
-      size = Math.max(size, mesh.geometry.boundingSphere.radius);
-    }
-  });
-  Object.assign(stage, { robotSize: size, squareSide: 10 ** Math.round(Math.log10(size)) });
+  placeBodies(stage, 0);
+  const box = new THREE.Box3();
+  for (const body of bodies) if (body.children.length) box.expandByObject(body, true);
+  const size = Math.max(box.getSize(vector).length() / 2, 0.05);
+  const middle = box.isEmpty() ? new THREE.Vector3() : box.getCenter(new THREE.Vector3()).sub(bodies[0].position);
+  Object.assign(stage, { robotSize: size, middle, squareSide: 10 ** Math.round(Math.log10(size)) });
   for (let i = 0; i < poses.frames; i++) pathBox.expandByPoint(poses.position(i, 0, vector));
   for (const part of scenery) pathBox.expandByObject(part); // the fixed camera shows the walls too
+  // Trail and rings are as large as the robot, or large enough for a camera that sees the whole scene.
+  const wholeSize = stage.startsFixed ? 0.15 * (pathBox.getSize(vector).length() / 2) : 0;
+  stage.markSize = Math.max(size, wholeSize);
+}
+
+/** Move the bodies of a stage to their poses in a frame. */
+function placeBodies({ poses, bodies }, frame) {
+  bodies.forEach((body, i) => {
+    poses.position(frame, i, body.position);
+    poses.rotation(frame, i, body.quaternion);
+    body.updateMatrixWorld();
+  });
 }
 
 /**
@@ -162,20 +170,17 @@ function paint(stage) {
 
 /** Draw the current frame of the recording on a stage. */
 function draw(stage) {
-  const { renderer, world, camera, bodies, poses, frame, robotSize } = stage;
+  const { renderer, world, camera, poses, frame, robotSize, ground } = stage;
   fitCanvas(stage);
   if (poses) {
-    bodies.forEach((body, i) => {
-      poses.position(frame, i, body.position);
-      poses.rotation(frame, i, body.quaternion);
-    });
+    placeBodies(stage, frame);
     stage.trail.geometry.setDrawRange(0, Math.floor(frame) * 6);
   }
   const { target, radius } = currentView(stage);
   // The floor follows in steps of whole squares, so that it seems endless.
   const stepped = (v) => Math.round(v / (2 * stage.squareSide)) * 2 * stage.squareSide;
-  stage.floor.position.set(stepped(target.x), stepped(target.y), 0);
-  const distance = placeCamera(camera, stage.orbit, target, radius, robotSize);
+  stage.floor.position.set(stepped(target.x), stepped(target.y), ground);
+  const distance = placeCamera(camera, stage.orbit, target, radius, robotSize, ground);
   world.fog.near = distance + 6 * robotSize;
   world.fog.far = distance + 50 * robotSize;
   renderer.render(world, camera);
@@ -186,9 +191,9 @@ function draw(stage) {
  * Return where the camera looks: { target, radius }. `radius` is the radius of the sphere around
  * the target that must be visible.
  */
-function currentView({ poses, mode, bodies, robotSize, fixedView }) {
-  if (!poses) return { target: new THREE.Vector3(), radius: 1.8 * robotSize };
-  if (mode === "follow") return { target: bodies[0].position, radius: 1.8 * robotSize };
+function currentView({ poses, mode, bodies, middle, robotSize, fixedView }) {
+  if (!poses) return { target: new THREE.Vector3(), radius: 1.2 * robotSize };
+  if (mode === "follow") return { target: bodies[0].position.clone().add(middle), radius: 1.2 * robotSize };
   return { target: fixedView.target, radius: fixedView.radius * 1.25 };
 }
 

@@ -11,7 +11,7 @@ export function buildStages() {
   if (state.stages) return;
   const { run } = state;
   if (!run.scene) {
-    state.noStages = `${run.task} has no body model, so there is nothing to draw.`;
+    state.noStages = `${run.task} has no body model and no scene, so there is nothing to draw.`;
   } else {
     try {
       const stages = {};
@@ -20,6 +20,8 @@ export function buildStages() {
         stages[who] = createStage($(`${who}-stage`), run.scene, who, onCamera);
       }
       state.stages = stages;
+      $("camera").value = run.scene.camera ?? "follow";
+      for (const stage of Object.values(stages)) stage.setCameraMode($("camera").value);
     } catch {
       state.noStages = "This browser does not support WebGL, which is needed to draw the robot.";
     }
