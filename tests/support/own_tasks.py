@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import jax
 import jax.numpy as jnp
 
-from elites import Task, TaskState
+from elites import Task, TaskState, tasks
 
 
 def _task(name: str, outcome, low=(-1.0, -1.0), high=(1.0, 1.0)) -> Task:
@@ -68,3 +69,20 @@ def paid() -> Task:
 
 
 nothing = 3
+
+
+def not_repeatable() -> Task:
+    """A task that says it does not repeat to the bit. Its second axis is always the same."""
+    point = tasks.make("point_omni")
+
+    def flat(state: TaskState) -> TaskState:
+        return state._replace(descriptor=state.descriptor * jnp.array([1.0, 0.0]))
+
+    return dataclasses.replace(
+        point,
+        name="not_repeatable",
+        reset=lambda key: flat(point.reset(key)),
+        step=lambda state, action: flat(point.step(state, action)),
+        repeatable=False,
+        descriptor_names=("place", "nothing"),
+    )

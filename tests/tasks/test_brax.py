@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import program
-from elites import packages, tasks
-from elites.tasks import bounds
+from elites import names, packages, tasks
+from elites.tasks import bounds, brax_tasks, simulation
 
 pytest.importorskip("brax", reason="LEFT OUT: needs brax, pip install 'elites[brax]'")
 
@@ -79,6 +81,35 @@ def test_a_run_of_other_code_is_not_resumed(run):
 
 
 # ------------------------------------------------------------------------------------ descriptors
+
+
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.parametrize("robot", ["halfcheetah", "humanoid"])  # capsules, spheres
+def test_distances_of_feet_are_those_of_brax(robot):
+    """Feet in random poses are as far from the ground as brax's own contacts say."""
+    sys = brax_tasks._environment(names.parse(f"brax:{robot}"), "spring").sys
+    model = sys.mj_model
+    feet = [model.geom(name).id for name in brax_tasks.FEET[robot]]
+    assert all(brax_tasks._touches_planes_only(model, foot) for foot in feet)
+    numbers = np.random.default_rng(0)
+    rotation = numbers.normal(size=(sys.num_links(), 4))
+    rotation /= np.linalg.norm(rotation, axis=-1, keepdims=True)
+    place = numbers.normal(size=(sys.num_links(), 3))
+
+    @jax.jit
+    def distances(place, rotation):
+        with simulation.in_simulator():
+            x = simulation.load("brax.base").Transform(pos=place, rot=rotation)
+            contact = simulation.load("brax.contact").get(sys, x)
+            of_brax = [
+                jnp.where((contact.geom == foot).any(-1), contact.dist, jnp.inf).min()
+                for foot in feet
+            ]
+            return of_brax, [brax_tasks._height(model, foot, x) for foot in feet]
+
+    of_brax, ours = distances(np.float32(place), np.float32(rotation))
+    np.testing.assert_allclose(ours, of_brax, atol=1e-5)
+    assert np.isfinite(ours).all()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from elites import names, packages
 from elites.core.catalogue import suggestion
@@ -106,7 +107,6 @@ def _robot(environment: str, env: Any, margin: float) -> Robot | None:
 
     Contacts closer than `margin`, in m, count.
     """
-    contacts = simulation.load("brax.contact")
     model = getattr(getattr(env, "sys", None), "mj_model", None)
     if model is None:
         return None
@@ -114,14 +114,14 @@ def _robot(environment: str, env: Any, margin: float) -> Robot | None:
     def touching(state: Any, geoms: Sequence[int]) -> Array:
         # Only the mjx back end keeps contacts in its state. The others compute them in substeps.
         physics = state.pipeline_state
-        contact = physics.contact
-        if contact is None:
-            contact = contacts.get(env.sys, physics.x)
-        if contact is None:
-            return jnp.zeros(len(geoms))
-        near = contact.dist <= margin
-        found = [jnp.any(near & (contact.geom == geom).any(-1)) for geom in geoms]
-        return jnp.stack(found).astype(jnp.float32)
+        if physics.contact is not None:
+            near = [_is_near(physics.contact, geom, margin) for geom in geoms]
+        elif all(_touches_planes_only(model, geom) for geom in geoms):
+            near = [_height(model, geom, physics.x) <= margin for geom in geoms]
+        else:
+            contact = simulation.load("brax.contact").get(env.sys, physics.x)
+            near = [_is_near(contact, geom, margin) for geom in geoms]
+        return jnp.stack(near).astype(jnp.float32)
 
     return Robot(
         model=model,
@@ -132,3 +132,67 @@ def _robot(environment: str, env: Any, margin: float) -> Robot | None:
         feet=FEET.get(environment, ()),
         dt=float(env.dt),
     )
+
+
+# --------------------------------------------------------------------------------------- contacts
+
+_PLANE, _SPHERE, _CAPSULE = 0, 2, 3  # types of geoms in a MuJoCo model
+
+
+def _is_near(contact: Any, geom: int, margin: float) -> Array:
+    """Return whether a geom is part of one of brax's contacts that is closer than `margin`.
+
+    `contact` is None if no geoms of the model can touch.
+    """
+    if contact is None:
+        return jnp.array(False)
+    return jnp.any((contact.dist <= margin) & (contact.geom == geom).any(-1))
+
+
+def _touches_planes_only(model: Any, geom: int) -> bool:
+    """Return whether a geom is a sphere or a capsule that can touch planes of the world only.
+
+    Its contacts are then found in a fraction of the time that brax takes.
+    """
+    partners = _partners(model, geom)
+    fixed = all(model.geom_type[g] == _PLANE and model.geom_bodyid[g] == 0 for g in partners)
+    round_ = model.geom_type[geom] in (_SPHERE, _CAPSULE)
+    return bool(partners and fixed and round_ and model.geom_bodyid[geom] and not model.npair)
+
+
+def _partners(model: Any, geom: int) -> list[int]:
+    """Return the geoms of other bodies that a geom can touch."""
+    kind, affinity = model.geom_contype, model.geom_conaffinity
+    return [
+        g
+        for g in range(model.ngeom)
+        if model.geom_bodyid[g] != model.geom_bodyid[geom]
+        and (kind[geom] & affinity[g] or kind[g] & affinity[geom])
+    ]
+
+
+def _height(model: Any, geom: int, x: Any) -> Array:
+    """Return the distance of a sphere or a capsule from the nearest of the planes below it.
+
+    `x` has the positions and rotations of the bodies. The planes are those of `_partners`.
+    """
+    radius, half = model.geom_size[geom][:2]
+    centre, along = model.geom_pos[geom], _upwards(model.geom_quat[geom])
+    ends = [centre - half * along, centre + half * along]
+    ends = ends if model.geom_type[geom] == _CAPSULE else [centre]
+    rotate = simulation.load("brax.math").rotate
+    link = int(model.geom_bodyid[geom]) - 1
+    found = []
+    for plane in _partners(model, geom):
+        normal = jnp.asarray(_upwards(model.geom_quat[plane]), jnp.float32)
+        origin = jnp.asarray(model.geom_pos[plane], jnp.float32)
+        for end in ends:
+            place = x.pos[link] + rotate(jnp.asarray(end, jnp.float32), x.rot[link])
+            found.append(jnp.dot(place - origin, normal) - jnp.float32(radius))
+    return jnp.min(jnp.stack(found))
+
+
+def _upwards(quaternion: np.ndarray) -> np.ndarray:
+    """Return the z axis of a geom: a plane's normal, or a capsule's direction."""
+    w, x, y, z = quaternion
+    return np.array([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)])
