@@ -49,15 +49,17 @@ def compare(name: str, workers: list[int], evaluations: int, rounds: int) -> dic
     """Return evaluations a second for each number of workers, measured in turns."""
     task = tasks.make(name)
     rows, speeds = policies(task, evaluations), {count: [] for count in workers}
-    steps, own = 0, []
+    steps, own, theirs = 0, [], {count: [] for count in workers}
     for _ in range(rounds):
         for count in workers:
             os.environ[pool.VARIABLE] = str(count)
             outside(task).run(rows[: 4 * count], np.zeros(4 * count), record=True)  # starts them
+            before = cpu_seconds()
             begun, used = time.perf_counter(), time.process_time()
             found = outside(task).run(rows, np.zeros(evaluations), record=True)
             own.append((time.process_time() - used) / evaluations)
             speeds[count].append(evaluations / (time.perf_counter() - begun))
+            theirs[count].append((cpu_seconds() - before) / evaluations)
             steps = int(found.steps.sum())
     medians = {count: statistics.median(values) for count, values in speeds.items()}
     first, *others = workers
@@ -68,6 +70,10 @@ def compare(name: str, workers: list[int], evaluations: int, rounds: int) -> dic
         "rounds": rounds,
         "evaluations_per_second": {str(count): round(value, 1) for count, value in medians.items()},
         "ratio": {str(count): round(medians[count] / medians[first], 2) for count in others},
+        "workers_cpu_ms_per_evaluation": {
+            str(count): round(1000 * statistics.median(values), 2)
+            for count, values in theirs.items()
+        },
         "parent_cpu_ms_per_evaluation": round(1000 * statistics.median(own), 3),
         "load": os.getloadavg()[0],
         "cores": os.cpu_count(),
@@ -110,6 +116,15 @@ def children() -> set[int]:
     """Return the process numbers of this process's children."""
     found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return {int(number) for number in found}
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time that this process's children have used."""
+    ticks = 0
+    for child in children():
+        fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
