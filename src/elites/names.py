@@ -5,8 +5,9 @@
     mjx:robot.xml,feet=left_foot/right_foot,reward=walking.py:reward
 
 FAMILY is one of `SIMULATORS`. NAME is what the simulator calls the environment, or the path of a
-model file. An option's value with a colon is a reference FILE.py:FUNCTION to a function of the
-user's own. This module only takes names apart. `elites.tasks.families` knows which options exist.
+model file, or for Gymnasium a function of the user's own, FILE.py:FUNCTION, that returns an
+environment. An option's value with a colon is such a reference too. This module only takes names
+apart. `elites.tasks.families` knows which options exist.
 
 The functions `absolute`, `short_name`, `title`, `paths` and `code` accept the name of any task.
 """
@@ -56,6 +57,11 @@ class Name(NamedTuple):
         """Whether the environment is given as the path of a model file."""
         return self.environment.endswith(MODEL_FILES)
 
+    @property
+    def is_code(self) -> bool:
+        """Whether the environment is given as a reference FILE.py:FUNCTION."""
+        return references.is_reference(self.environment)
+
 
 def is_simulated(text: str) -> bool:
     """Return whether the name of a task begins with the family of another simulator."""
@@ -96,6 +102,8 @@ def absolute(text: str) -> str:
     name = parse(text)
     if name.is_file:
         name = name._replace(environment=str(Path(name.environment).resolve()))
+    if name.is_code:
+        name = name._replace(environment=references.absolute(name.environment))
     return str(name.replace(**{option: references.absolute(value) for option, value in _own(name)}))
 
 
@@ -108,7 +116,8 @@ def short_name(text: str) -> str:
     if not is_simulated(text):
         return references.short_name(text)
     name = parse(text)
-    parts = [name.family, Path(name.environment).stem if name.is_file else name.environment]
+    environment = references.short_name(name.environment)
+    parts = [name.family, Path(environment).stem if name.is_file else environment]
     for option, value in sorted(name.options, key=lambda pair: pair[0] != "descriptor"):
         if option not in BOUNDS:
             value = references.short_name(value)
@@ -123,6 +132,7 @@ def title(text: str) -> str:
     name = parse(text).replace(low=None, high=None)
     if name.is_file:
         name = name._replace(environment=Path(name.environment).name)
+    name = name._replace(environment=references.short_name(name.environment))
     return str(name.replace(**{o: references.short_name(value) for o, value in _own(name)}))
 
 
@@ -131,7 +141,9 @@ def code(*texts: str) -> list[str]:
     found = []
     for text in texts:
         if is_simulated(text):
-            found += [value for _, value in _own(parse(text))]
+            name = parse(text)
+            found += [name.environment] if name.is_code else []
+            found += [value for _, value in _own(name)]
         elif references.is_reference(text):
             found.append(text)
     return found

@@ -132,7 +132,7 @@ def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except (Exception, SystemExit) as error:
-        if isinstance(error, ValueError) and _is_raised_here(error):
+        if isinstance(error, ValueError) and is_raised_here(error):
             if type(error) is not ValueError:  # such as an UntrustedError
                 raise
             raise ValueError(f"{error}{place(error)}") from error
@@ -173,7 +173,7 @@ def _is_installed(path: str) -> bool:
     return bool(packages) or path.startswith((_HERE, sysconfig.get_paths()["stdlib"], "<"))
 
 
-def _is_raised_here(error: BaseException) -> bool:
+def is_raised_here(error: BaseException) -> bool:
     """Return whether code of elites raised an error, and not the user's code."""
     frames = traceback.extract_tb(error.__traceback__)
     return len(frames) > 1 and frames[-1].filename.startswith(_HERE)

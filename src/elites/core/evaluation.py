@@ -14,8 +14,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from elites.core import networks, td3
+from elites.core import networks, outside, td3
 from elites.core.networks import MLP
+from elites.core.outside import Rows
 from elites.core.td3 import TD3
 from elites.core.types import Act, Array, Evaluation, Problem, Request, padded_size
 
@@ -34,7 +35,12 @@ def evaluate(
     rollouts share one trajectory (`shares_trajectory`), there is one row for all of them. The
     transitions are empty if `main_td3` is None, because nobody learns from them. With `observes`,
     they then have observations and mask, to normalise observations.
+
+    If the episodes run outside of JAX (`Problem.outside`), this function cannot be compiled.
     """
+    if problem.outside is not None:
+        rows = rows_outside(problem, main_td3, request)
+        return outside.evaluate(problem, policy, main_td3, rows, observes=observes)
     n = len(request.policies)
     m = actor_rows(problem, main_td3, len(request.actor_targets))
     size = padded_size(n + m)
@@ -92,6 +98,27 @@ def acting(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request
         return jnp.concatenate(actions)
 
     return act
+
+
+def rows_outside(problem: Problem, main_td3: TD3 | None, request: Request) -> Rows:
+    """Return a request's episodes as plain policies with a seed each, to run outside of JAX.
+
+    The actor is folded into one policy for each of its targets. There is no padding.
+    """
+    n, m = len(request.policies), actor_rows(problem, main_td3, len(request.actor_targets))
+    if m and (main_td3 is None or request.actor is None):
+        raise ValueError("the request has descriptors for an actor, but there is no actor")
+    actors = jnp.zeros((0, 0))
+    if m and main_td3 is not None and request.actor is not None:
+        if main_td3.actor_conditioned:
+            targets = problem.normalise(request.actor_targets[:m])
+            actors = networks.fold(main_td3.actor, request.actor, targets)
+        else:
+            actors = jnp.broadcast_to(request.actor, (m, len(request.actor)))
+    seeds = jnp.zeros(n + m, jnp.uint32)
+    if not problem.deterministic:
+        seeds = jax.vmap(jax.random.bits)(jax.random.split(request.key, n + m))
+    return Rows(request.policies, actors, seeds)
 
 
 def take(evaluation: Evaluation, rows: Array) -> Evaluation:

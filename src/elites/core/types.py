@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -54,6 +54,25 @@ class Evaluation(NamedTuple):
     transitions: Transitions  # of no steps (T = 0) where nobody learns from them
 
 
+class Outside(Protocol):
+    """Runs the episodes of a task outside of JAX, for example in other processes."""
+
+    @property
+    def episode_length(self) -> int:
+        """Largest number of steps of an episode, T."""
+        ...
+
+    def run(
+        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray, record: bool
+    ) -> Evaluation:
+        """Run n episodes and return their results as NumPy arrays.
+
+        `policies` has the network and the parameters [P] of each episode's policy, and `seeds` [n]
+        the seed of its start. The transitions are [T, n, ...], or of no steps unless `record`.
+        """
+        ...
+
+
 class Results(NamedTuple):
     """Evaluation results of n policies or episodes without the transitions."""
 
@@ -80,6 +99,8 @@ class Problem:
     """The descriptor of an episode is that of its final state."""
     observation_ranges: tuple[tuple[int, float, float], ...] = ()
     """Entries of the observation with a known range: index, lowest and highest value."""
+    outside: Outside | None = None
+    """Runs the episodes outside of JAX. `rollout` is not used then, and raises an error."""
     qd_offset: float = 0.0
     """Fitness that counts as 0 in QD-scores, unless a run chooses another, see `offset`."""
 

@@ -33,6 +33,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 import elites
 from elites import packages, tasks
+from elites.core import networks
+from elites.core.types import Outside
 from elites.tasks.task import Array, Task, TaskState
 from elites.training import Batched
 
@@ -59,6 +61,9 @@ def of_task(task: Task) -> dict[str, Any] | None:
     would then fail as well, and explain why.
     """
     try:
+        if task.outside is not None:
+            probe = _probe_outside(task, task.outside)
+            return {**_made_with(), "simulator": tasks.versions(task), "probe": probe}
         if simulator := tasks.versions(task):
             return {**_made_with(), "simulator": simulator, "code": _task_code(task)}
         return {**_made_with(), "code": _task_code(task), "probe": _probe(task)}
@@ -75,7 +80,7 @@ def of_algorithm(batched: Batched, shapes: Any, keys: Array) -> dict[str, Any]:
     code = {"train": _code(batched.compiled.train, shapes, keys)}
     for i, (ask, tell, _) in enumerate(batched.compiled.rounds):
         request = jax.eval_shape(ask, shapes, keys)
-        evaluation = jax.eval_shape(batched.compiled.evaluate, request)
+        evaluation = batched.evaluation_shapes(request)
         code[f"ask {i}"] = _code(ask, shapes, keys)
         code[f"tell {i}"] = _code(tell, shapes, request, evaluation)
     return {**_made_with(), "devices": jax.local_device_count(), "code": code}
@@ -97,6 +102,10 @@ def task_changes(before: Mapping[str, Any], task: Task) -> list[str]:
     """
     simulator = tasks.versions(task)
     try:
+        if task.outside is not None:
+            numbers = _probe_changes(before.get("probe"), _probe_outside(task, task.outside))
+            changed = packages.changes(before.get("simulator", {}), simulator)
+            return [*numbers, *changed] if numbers else []
         differing = _code_changes(before, _task_code(task))
         if simulator:
             return _simulator_changes(before, simulator, differing)
@@ -213,6 +222,26 @@ def _probe_of(
                 observation = np.asarray(state.observation, np.float64)
                 rows["observation"].append([np.mean(weights[0] * observation)])
     return {name: _ranges(np.array(values)) for name, values in rows.items()}
+
+
+def _probe_outside(task: Task, runner: Outside) -> Probe:
+    """Return the probe of a task that runs outside of JAX: the first steps of one episode.
+
+    The states cannot be perturbed, so a range is a single number. The code cannot be traced.
+    """
+    network = networks.policy(task.observation_size, task.action_size, hidden=())
+    policy = np.cos(1.0 + np.arange(network.size, dtype=np.float32))
+    steps = runner.run([(network, policy)], np.zeros(1, np.uint32), record=True).transitions
+    first = {
+        "reward": steps.reward[:STEPS],
+        "descriptor": steps.state_descriptor[:STEPS, 0],
+        "observation": steps.next_observation[:STEPS, 0],
+    }
+    ends = {name: np.stack([values, values], -1) for name, values in first.items()}
+    return {
+        name: [[[_number(end) for end in pair] for pair in row] for row in values]
+        for name, values in ends.items()
+    }
 
 
 def _perturbed(noise: np.random.Generator, leaf: Any) -> Any:

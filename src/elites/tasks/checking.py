@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites import references, tasks
+from elites.core import networks
+from elites.core.types import Outside
 from elites.tasks.rollout import finite
 from elites.tasks.task import Array, Task, TaskState
 
@@ -39,8 +41,11 @@ def check_own(task: Task) -> None:
 def check(task: Task) -> None:
     """Raise a ValueError if a task cannot be trained on.
 
-    The task's `reset` and `step` are traced, and then run with random actions.
+    The task's `reset` and `step` are traced, and then run with random actions. A task that runs
+    outside of JAX was checked when it was made.
     """
+    if task.outside is not None:
+        return
     start = _shapes(task, "reset", task.reset, jax.random.key(0))
     _check_state(task, "reset", start)
     action = jax.ShapeDtypeStruct((task.action_size,), jnp.float32)
@@ -181,6 +186,8 @@ def check_episodes(task: Task) -> str:
     so: training rejects such evaluations.
     """
     check(task)
+    if task.outside is not None:
+        return _check_outside(task, task.outside)
     steps = min(LONGEST, task.episode_length)
     found = _simulated(task, steps)
     done = f"{steps} steps of {POLICIES} random policies"
@@ -197,6 +204,29 @@ def check_episodes(task: Task) -> str:
         f"{task.name}: in {done}, {found.broken} came to numbers that are not finite, {where}. "
         "Training rejects such evaluations"
     )
+
+
+def _check_outside(task: Task, runner: Outside) -> str:
+    """Run episodes of a task outside of JAX, and return what was found in words.
+
+    Raises a ValueError if every episode comes to numbers that are not finite.
+    """
+    network = networks.policy(task.observation_size, task.action_size, hidden=())
+    drawn = np.random.default_rng(0).normal(size=(POLICIES, network.size)).astype(np.float32)
+    found = runner.run([(network, row) for row in drawn], np.arange(POLICIES), record=False)
+    broken = POLICIES - int(np.sum(found.valid))
+    done = f"whole episodes of {POLICIES} random policies, {np.sum(found.steps)} steps in all,"
+    if broken == POLICIES:
+        raise ValueError(
+            f"task '{task.name}': every one of {POLICIES} random policies comes to numbers that "
+            "are not finite"
+        )
+    if broken:
+        return (
+            f"{task.name}: in {done} {broken} came to numbers that are not finite. Training "
+            "rejects such evaluations"
+        )
+    return f"{task.name}: {done} found no fault"
 
 
 def _simulated(task: Task, steps: int) -> _Trial:

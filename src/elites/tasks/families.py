@@ -152,6 +152,8 @@ class Family:
     """Options of this family alone, each with the function that reads its value."""
     needs_file: bool = False
     """Whether the environment is the path of a model file."""
+    takes_code: bool = False
+    """Whether the environment may be FILE.py:FUNCTION, a function that returns one."""
 
     @property
     def options(self) -> dict[str, Callable[[str], Any]]:
@@ -202,6 +204,15 @@ FAMILIES: dict[str, Family] = {
         },
         needs_file=True,
     ),
+    "gymnasium": Family(
+        summary="any environment of Gymnasium with continuous actions, in worker processes",
+        example="gymnasium:Hopper-v5",
+        module="elites.tasks.gymnasium_tasks",
+        packages=("gymnasium",),
+        extra="gymnasium",
+        distributions=("gymnasium", "mujoco"),
+        takes_code=True,
+    ),
 }
 """Families of tasks, keyed by the beginning of their names."""
 
@@ -240,6 +251,10 @@ def check(text: str) -> str:
         raise ValueError(
             f"task '{text}': name a model file, {name.family}:FILE.xml, got '{name.environment}'"
         )
+    if name.is_code:
+        if not family.takes_code:
+            raise ValueError(f"task '{text}': {name.family} has no environment with a colon")
+        references.check_form("environment", name.environment)
     for path in names.paths(text):
         if not Path(path).is_file():
             raise ValueError(f"task '{text}': there is no file {path}")

@@ -23,7 +23,7 @@ import numpy as np
 
 from elites.core import networks
 from elites.core.networks import MLP
-from elites.core.types import Act, Evaluation, Problem, Transitions, padded_size
+from elites.core.types import Act, Evaluation, Outside, Problem, Transitions, padded_size
 from elites.tasks.task import Array, Task, TaskState
 
 
@@ -54,6 +54,10 @@ def record(
     The recording is `measure(state)` with leading axes [episode_length, n]. Its first entry belongs
     to the state after the first step. An episode that has ended keeps its last state.
     """
+    if task.outside is not None:
+        raise ValueError(
+            f"task '{task.name}' is evaluated by worker processes: it has no rollout inside of JAX"
+        )
     state = jax.vmap(task.reset)(keys)
     _check_state(task, state)
     bounds = jnp.array(task.descriptor_low)[None], jnp.array(task.descriptor_high)[None]
@@ -177,6 +181,8 @@ def evaluate(task: Task, network: MLP, policies: Array, key: Array, batch: int =
     count = policies.shape[0]
     if count == 0:
         raise ValueError("policies is empty: nothing to evaluate")
+    if task.outside is not None:
+        return _evaluate_outside(task, task.outside, network, policies, key)
     parts = []
     for index, first in enumerate(range(0, count, batch)):
         # The batch is padded with copies of the first policy.
@@ -202,8 +208,20 @@ def problem(task: Task) -> Problem:
         rollout=functools.partial(rollout, task),
         final_descriptor=task.episode_descriptor == "final",
         observation_ranges=task.observation_ranges,
+        outside=task.outside,
         qd_offset=task.qd_offset,
     )
+
+
+def _evaluate_outside(
+    task: Task, runner: Outside, network: MLP, policies: Array, key: Array
+) -> Evaluation:
+    """Return the results of policies [k, P] on a task whose episodes run outside of JAX."""
+    seeds = np.zeros(len(policies), np.uint32)
+    if not task.deterministic:
+        seeds = np.asarray(jax.random.bits(key, (len(policies),)))
+    found = runner.run([(network, row) for row in np.asarray(policies)], seeds, record=False)
+    return jax.tree.map(jnp.asarray, found)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -12,7 +12,14 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 
-from elites.core.types import check_bounds, check_lengthscale, check_offset, check_ranges, numbers
+from elites.core.types import (
+    Outside,
+    check_bounds,
+    check_lengthscale,
+    check_offset,
+    check_ranges,
+    numbers,
+)
 from elites.physics import Model
 from elites.tasks.axes import Axis, check_texts, make_axes
 from elites.tasks.scenes import Scene
@@ -84,6 +91,8 @@ class Task:
     """Name of each descriptor axis, such as "final x". Without names: "descriptor 1" and so on."""
     descriptor_units: tuple[str, ...] = ()
     """Unit of each descriptor axis, such as "m". An axis without a unit has an empty text."""
+    outside: Outside | None = None
+    """Runs the episodes outside of JAX. `reset` and `step` are not used then, and may raise."""
 
     def __post_init__(self):
         for field in ("observation_size", "action_size", "episode_length"):

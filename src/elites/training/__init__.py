@@ -6,6 +6,9 @@
 
     loop.py        train() and build()
     seeds.py       an algorithm over a batch of seeds, and how its stages are compiled
+    keys.py        random keys of seeds and iterations
+    sizes.py       shapes of arrays and the memory that they need
+    outside.py     the stage of a task whose episodes run outside of JAX
     results.py     what training returns: archive, actor, metrics
     ask_tell.py    searches whose policies are evaluated by another program or a robot
     episodes.py    recorded episodes as transitions to learn from
@@ -21,16 +24,11 @@ A level below, `elites.build(task, name)` gives `start(key)` and `step(state, ke
 from elites.training.ask_tell import Asked, AskTell, ExternalTask, ask_tell
 from elites.training.display import notes_on_axes
 from elites.training.episodes import Episode
+from elites.training.keys import iteration_keys, reevaluation_keys, seed_keys
 from elites.training.loop import build, iterations_for, train, train_algorithm
 from elites.training.results import Actor, Elite, Elites, Run, SeedResult, named
-from elites.training.seeds import (
-    Batched,
-    devices_for,
-    iteration_keys,
-    reevaluation_keys,
-    seed_keys,
-    size_in_bytes,
-)
+from elites.training.seeds import Batched, devices_for
+from elites.training.sizes import size_in_bytes
 from elites.training.stopping import StopTraining, TrainingInterrupted
 
 __all__ = [

@@ -399,7 +399,7 @@ def _task_facts(problem: Problem) -> dict[str, str]:
     return {
         f"task's {name}": str(getattr(problem, name))
         for name in fields
-        if name not in ("name", "rollout")
+        if name not in ("name", "rollout", "outside")
     }
 
 
@@ -427,7 +427,8 @@ def ask_tell(
         algorithm = build_algorithm(algorithm, on, values)
     elif hyperparameters or hp is not None or preset is not None:
         raise ValueError("an algorithm that is built already takes no hyperparameters")
-    if dataclasses.replace(algorithm.problem, rollout=on.rollout) != on:
+    same = dataclasses.replace(algorithm.problem, rollout=on.rollout, outside=on.outside)
+    if same != on:
         raise ValueError(
             f"{algorithm.name} was built for task '{algorithm.problem.name}', not for '{on.name}' "
             "with these sizes and bounds"

@@ -19,7 +19,8 @@ from elites.core.archive import Archive
 from elites.core.distances import Weights
 from elites.core.reevaluation import Reevaluation, Results
 from elites.core.types import Array, Problem
-from elites.training.seeds import Batched, iteration_keys
+from elites.training.keys import iteration_keys
+from elites.training.seeds import Batched
 
 ROUNDS = 16
 _VERIFICATION = 2**30  # round number that seeds the final verification

@@ -26,8 +26,9 @@ from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training.builders import Builder, build_algorithm, hyperparameters_of
 from elites.training.display import Display, can_overwrite, notes_on_axes
+from elites.training.keys import iteration_keys, seed_keys
 from elites.training.results import Run, Source, named
-from elites.training.seeds import Batched, iteration_keys, seed_keys
+from elites.training.seeds import Batched
 from elites.training.starting import archive_of
 from elites.training.stopping import Interrupts, StopTraining, TrainingInterrupted
 

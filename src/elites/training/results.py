@@ -25,7 +25,8 @@ from elites.tasks.task import Task
 from elites.training import calibrating
 from elites.training.builders import Builder
 from elites.training.calibrating import Calibrated
-from elites.training.seeds import Batched, reevaluation_keys, seed_keys
+from elites.training.keys import reevaluation_keys, seed_keys
+from elites.training.seeds import Batched
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

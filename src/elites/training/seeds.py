@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -19,10 +19,14 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from elites.core import averaging, reevaluation
-from elites.core.algorithm import Algorithm, Metrics, Round, S, SearchState
+from elites.core.algorithm import Algorithm, Metrics, Round, S
 from elites.core.archive import Archive
+from elites.core.evaluation import rows_outside
 from elites.core.reevaluation import Reevaluation
 from elites.core.types import Array, Evaluation, Request, Results
+from elites.training.keys import iteration_keys
+from elites.training.outside import EvaluateOutside
+from elites.training.sizes import compiled_size, shapes_of, size_in_bytes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -81,7 +85,7 @@ class Batched(Generic[S]):
             init=self._stage("init", algorithm.init),
             first=self._stage("first", algorithm.first),
             train=self._stage("train", algorithm.train),
-            evaluate=self._stage("evaluate", algorithm.evaluate),
+            evaluate=self._evaluate_stage(),
             rounds=tuple(
                 Round(self._stage("ask", ask), self._stage("tell", tell), evaluations)
                 for ask, tell, evaluations in algorithm.rounds
@@ -107,6 +111,14 @@ class Batched(Generic[S]):
 
     def _stage(self, name: str, function: Callable[P, T]) -> Callable[P, T]:
         return self.over_seeds(function, *STAGES[name])
+
+    def _evaluate_stage(self) -> Callable[[Request], Evaluation]:
+        """Return the compiled stage `evaluate`, or one that runs episodes outside of JAX."""
+        algorithm, problem = self.algorithm, self.algorithm.problem
+        if problem.outside is None:
+            return self._stage("evaluate", algorithm.evaluate)
+        rows = functools.partial(rows_outside, problem, algorithm.main_td3)
+        return EvaluateOutside(algorithm, self._stage("evaluate", rows))
 
     def over_seeds(
         self, function: Callable[P, T], donate: bool = False, concurrent: bool = False
@@ -167,7 +179,7 @@ class Batched(Generic[S]):
         """
         size = (self.seeds, self.algorithm.cells, self.algorithm.problem.descriptor_size)
         centroids = jax.ShapeDtypeStruct(size, jnp.float32)
-        return _shapes(jax.eval_shape(self.compiled.init, keys, centroids))
+        return shapes_of(jax.eval_shape(self.compiled.init, keys, centroids))
 
     def reevaluate(self, archive: Archive, actors: Array | None, keys: Array) -> Reevaluation:
         """Evaluate the archives and actors of all seeds again and return their scores.
@@ -238,6 +250,16 @@ class Batched(Generic[S]):
             )
         )
 
+    def evaluation_shapes(self, request: Request) -> Evaluation:
+        """Return the results of a request with shapes and types in place of arrays.
+
+        Nothing is computed or compiled. The arrays of the request may be shapes as well.
+        """
+        evaluate = self.compiled.evaluate
+        if isinstance(evaluate, EvaluateOutside):
+            return evaluate.shapes(jax.eval_shape(evaluate.rows, request))
+        return jax.eval_shape(evaluate, request)
+
     def roll_out_actor(self, actors: Array, descriptors: Array, keys: Array) -> Results:
         """Roll out the actor of each seed at `descriptors` [seeds, n, D] and return the results.
 
@@ -263,13 +285,21 @@ class Batched(Generic[S]):
 
         def shapes_after(stage: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
             lowered = cast(jax.stages.Wrapped, stage).lower(*args, **kwargs)
-            sizes.append(_compiled_size(lowered.compile()))
-            return _shapes(cast(T, lowered.out_info))
+            sizes.append(compiled_size(lowered.compile()))
+            return shapes_of(cast(T, lowered.out_info))
+
+        def evaluated(request: Request) -> Evaluation:
+            evaluate = self.compiled.evaluate
+            if not isinstance(evaluate, EvaluateOutside):
+                return shapes_after(evaluate, request)
+            evaluation = evaluate.shapes(shapes_after(evaluate.rows, request))
+            sizes[-1] += size_in_bytes(evaluation)  # beside the policies
+            return evaluation
 
         state, _ = shapes_after(self.compiled.train, state, keys)
         for ask, tell, _ in self.compiled.rounds:
             request = shapes_after(ask, state, keys)
-            evaluation = shapes_after(self.compiled.evaluate, request.to_evaluate())
+            evaluation = evaluated(request.to_evaluate())
             sizes.append(sizes[-1] + held)  # the state stays in memory during rollouts
             state, _ = shapes_after(tell, state, request, evaluation)
         return max(sizes)
@@ -299,49 +329,6 @@ def devices_for(seeds: int) -> int:
     """Return the number of local devices to use. It is 1 if the seeds do not divide evenly."""
     count = len(jax.local_devices())
     return count if seeds % count == 0 else 1
-
-
-# -------------------------------------------------------------------------------------------- keys
-
-
-def seed_keys(seeds: Iterable[int]) -> Array:
-    """Return the JAX random key of each seed, as an array [seeds]."""
-    return jnp.stack([jax.random.key(seed) for seed in seeds])
-
-
-def iteration_keys(keys: Array, iteration: int) -> Array:
-    """Return the random keys [seeds] of an iteration. `keys` [seeds] come from `seed_keys`."""
-    return jax.vmap(lambda key: jax.random.fold_in(key, iteration))(keys)
-
-
-def reevaluation_keys(keys: Array) -> Array:
-    """Return the random keys [seeds] of a re-evaluation. `keys` [seeds] come from `seed_keys`.
-
-    They are the keys of an iteration number that training never reaches.
-    """
-    return iteration_keys(keys, 2**31 - 1)
-
-
-# --------------------------------------------------------------------------------- shapes and sizes
-
-
-def size_in_bytes(tree: SearchState) -> int:
-    """Return the total size in bytes of a state's arrays. The state may hold shapes only."""
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
-def _shapes(tree: T) -> T:
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
-
-
-def _compiled_size(compiled: jax.stages.Compiled) -> int:
-    """Return the number of bytes that a compiled program holds while it runs, or 0 if unknown."""
-    analysis = compiled.memory_analysis()
-    if analysis is None:
-        return 0
-    fields = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
-    total = sum(getattr(analysis, field, 0) for field in fields)
-    return total - getattr(analysis, "alias_size_in_bytes", 0)
 
 
 def _results(evaluation: Evaluation, rows: slice) -> Results:

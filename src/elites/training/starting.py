@@ -18,7 +18,8 @@ from elites.core import archive as archives
 from elites.core import averaging
 from elites.core.archive import Archive
 from elites.core.types import Array, Problem, Results
-from elites.training.seeds import Batched, iteration_keys
+from elites.training.keys import iteration_keys
+from elites.training.seeds import Batched
 
 
 class Given(NamedTuple):

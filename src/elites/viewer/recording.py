@@ -19,7 +19,7 @@ import numpy as np
 
 from elites.core import networks
 from elites.core.networks import MLP
-from elites.core.types import padded_size
+from elites.core.types import Evaluation, Outside, padded_size
 from elites.tasks import rollout
 from elites.tasks.scenes import scene_of
 from elites.tasks.task import Task, TaskState
@@ -46,8 +46,11 @@ def record(task: Task, *requests: RecordingRequest | None) -> list[dict[str, Any
     for network in {request.network for request in requests if request is not None}:
         chosen = [(i, r) for i, r in enumerate(requests) if r and r.network == network]
         rows = np.stack([request.policy for _, request in chosen])
-        rows = np.resize(rows, (BATCH, network.size))
-        evaluation, measured = jax.tree.map(np.asarray, _compiled(task, network)(rows))
+        if task.outside is not None:
+            evaluation, measured = _outside(task.outside, network, rows)
+        else:
+            rows = np.resize(rows, (BATCH, network.size))
+            evaluation, measured = jax.tree.map(np.asarray, _compiled(task, network)(rows))
         for row, (i, request) in enumerate(chosen):
             recordings[i] = _recording(task, request.descriptor, evaluation, measured, row)
     return recordings
@@ -75,6 +78,19 @@ def _recording(task: Task, requested: np.ndarray, evaluation, measured, row: int
         # A mean descriptor has no path: those of the single states do not lead to it.
         "path": to_lists(path[: steps + 1, row]) if task.episode_descriptor == "final" else None,
     }
+
+
+def _outside(runner: Outside, network: MLP, policies: np.ndarray) -> tuple[Evaluation, Any]:
+    """Roll out policies [n, P] of a task outside of JAX. Both results are those of `_compiled`.
+
+    There are no poses. The descriptor after the last step is that of the episode.
+    """
+    seeds = np.zeros(len(policies), np.uint32)
+    found = runner.run([(network, row) for row in policies], seeds, record=True)
+    path = np.concatenate([found.transitions.state_descriptor, found.descriptors[None]])
+    for row, steps in enumerate(found.steps):
+        path[steps:, row] = found.descriptors[row]
+    return found._replace(transitions=None), (None, path)
 
 
 @functools.lru_cache(maxsize=8)

@@ -1,0 +1,86 @@
+"""Run one episode of one policy in an environment.
+
+The rules are those of `elites.tasks.rollout`: the episode ends when the environment terminates it
+or at the time limit, and an episode with a number that is not finite is invalid.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from elites.core import numpy_networks
+from elites.core.hyperparameters import Activation
+from elites.tasks.workers.block import Block
+from elites.tasks.workers.environment import Environment
+
+
+class Network(NamedTuple):
+    """Shape of a policy network, see `elites.core.networks.MLP`. Its last function is tanh."""
+
+    sizes: Sequence[int]
+    activation: Activation
+
+
+class Outcome(NamedTuple):
+    """Results of an episode, without its steps."""
+
+    fitness: float
+    valid: bool
+    steps: int
+    descriptor: list[float]
+
+
+def policy(network: Network, parameters: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the function from an observation [O] to an action [A] of a network.
+
+    `parameters` is a vector of at least as many numbers as the network has parameters.
+    """
+    size = sum((inputs + 1) * outputs for inputs, outputs in itertools.pairwise(network.sizes))
+    layers = numpy_networks.unflatten(network.sizes, parameters[:size])
+    return lambda observation: numpy_networks.forward(layers, observation, network.activation)
+
+
+def run(
+    environment: Environment,
+    act: Callable[[np.ndarray], np.ndarray],
+    seed: int,
+    length: int,
+    block: Block | None,
+) -> Outcome:
+    """Run one episode of at most `length` steps. Its steps are written to `block`, unless None."""
+    observation = environment.reset(seed)
+    place = environment.descriptor()
+    total, mean, step = 0.0, np.zeros(len(place)), 0
+    valid = _finite(observation, place)
+    while valid and step < length:
+        action = act(observation)
+        following, reward, done, cut = environment.step(action)
+        next_place = environment.descriptor()
+        valid = _finite(action, following, reward, next_place)
+        if not valid:
+            break
+        cut = not done and (cut or step == length - 1)
+        if block is not None:
+            _write(block, step, observation, action, reward, following, done, cut, place)
+        total, mean, step = total + reward, mean + next_place, step + 1
+        observation, place = following, next_place
+        if done or cut:
+            break
+    descriptor = place if environment.final_descriptor else mean / max(step, 1)
+    return Outcome(total, valid and _finite(total), step, [float(value) for value in descriptor])
+
+
+def _finite(*values: Any) -> bool:
+    """Return whether all numbers are finite, also as 32-bit numbers."""
+    with np.errstate(over="ignore"):
+        return all(np.isfinite(np.asarray(value, np.float32)).all() for value in values)
+
+
+def _write(block: Block, step: int, *values: Any) -> None:
+    """Write the values of one step in the order of the fields of `Block`."""
+    for array, value in zip(block[1:], values, strict=True):
+        array[step] = value
