@@ -78,7 +78,7 @@ def _start(task: Task, state: TaskState) -> _Episodes:
     return _Episodes(
         state=state,
         alive=jnp.ones(n, bool),
-        valid=finite(state, n),
+        valid=_is_finite(task, state, n),
         fitness=jnp.zeros(n),
         descriptor=jnp.zeros((n, task.descriptor_size)),
         steps=jnp.zeros(n, jnp.int32),
@@ -96,7 +96,7 @@ def _step(
     state = episodes.state
     action = act(state.observation)
     following = jax.vmap(task.step)(state, action)
-    good = finite(following, len(episodes.alive))
+    good = _is_finite(task, following, len(episodes.alive))
     taken = episodes.alive & good
     truncation = taken & ~following.done & (time == task.episode_length - 1)
     transitions = Transitions(
@@ -246,6 +246,11 @@ def check_policies(task: Task, network: MLP, policies: Array) -> None:
             f"policies must be a matrix with {network.size} columns, the parameters of a "
             f"{'-'.join(map(str, network.sizes))} network; got shape {tuple(policies.shape)}"
         )
+
+
+def _is_finite(task: Task, state: TaskState, n: int) -> Array:
+    """Return booleans [n]: whether the numbers of the states of n episodes are finite."""
+    return finite(state if task.checks_inner else state._replace(inner=()), n)
 
 
 def finite(tree: Any, n: int) -> Array:

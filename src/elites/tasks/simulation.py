@@ -123,6 +123,7 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
         episode_descriptor=descriptor.over,
         deterministic=not random_start,
         repeatable=world.repeatable,
+        checks_inner=False,
         scene=_scene(world.robot),
         summary=world.summary,
         reward_text=world.reward_text,

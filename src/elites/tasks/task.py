@@ -58,6 +58,12 @@ class Task:
 
     If not, re-evaluating an archive reports a difference, even if the task is deterministic.
     """
+    checks_inner: bool = True
+    """Whether an episode is invalid if its inner state has numbers that are not finite.
+
+    Observation, reward and descriptor are checked in any case. Other simulators have large states,
+    whose check would take several percent of the time.
+    """
     lengthscale: float = 0.1
     """Lengthscale of the descriptor similarity in DCG-MAP-Elites, for descriptors in [-1, 1]."""
     body_model: Model | None = None
