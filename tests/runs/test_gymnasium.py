@@ -65,6 +65,16 @@ def test_the_run_keeps_the_bounds_that_were_estimated(hopper):
     assert set(facts["fingerprint"]["task"]["simulator"]) == {"gymnasium", "mujoco"}
 
 
+def test_a_run_in_python_starts_from_another_with_its_bounds(tmp_path):
+    """Random policies would give other bounds, and the source would be refused."""
+    options = {"preset": "smoke", "evaluations": 64, "progress": False}
+    source = package.train(f"{POINT},low=-3/-3,high=3/3", "me", **options)
+    source.save(tmp_path / "source")
+    run = package.train(POINT, "me", start_from=tmp_path / "source", **options)
+    assert run.algorithm.problem.descriptor_high == (3.0, 3.0)
+    assert any(elite.origin.startswith("start.") for elite in run.archive)
+
+
 def test_evaluating_again_repeats_the_archive_to_the_bit(hopper):
     run = package.load(hopper)
     again = run.reevaluate()
