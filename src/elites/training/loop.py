@@ -95,9 +95,8 @@ def train(
     """
     _refuse_seed(hyperparameters)
     if isinstance(task, str):
-        if start_from is not None:
-            task = _runs().task_with_bounds(start_from, task)
-        task = tasks.resolve(task, complain if progress is not False else None)
+        name: str = task if start_from is None else _runs().task_with_bounds(start_from, task)
+        task = tasks.resolve(name, complain if progress is not False else None)
     on, values = task_of(task), hyperparameters_of(preset, hp, hyperparameters, _ARGUMENTS)
     checking.check_own(on)
     budget = presets.get(preset).evaluations if evaluations is None else evaluations
