@@ -83,6 +83,8 @@ def test_paths_with_commas_keep_their_options(tmp_path, monkeypatch):
     assert all(Path(path).is_file() for path in names.paths(full))
     assert names.short_name(full) == "mjx-robot-feet_foot-reward_paid"
     assert names.parse("brax:a,,,b=c").environment == "a,"
+    with pytest.raises(ValueError, match="A comma inside of a path is written twice"):
+        names.parse("mjx:/x,y/robot.xml,feet=foot")
 
 
 def test_a_saved_run_that_names_a_relative_file_is_refused(tmp_path):

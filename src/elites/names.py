@@ -87,7 +87,10 @@ def parse(text: str) -> Name:
     for part in parts:
         option, equals, value = part.partition("=")
         if not (option and equals and value):
-            raise ValueError(f"task '{text}': an option is written option=value, got '{part}'")
+            hint = ". A comma inside of a path is written twice" if "/" in part else ""
+            raise ValueError(
+                f"task '{text}': an option is written option=value, got '{part}'{hint}"
+            )
         if option in options:
             raise ValueError(f"task '{text}': the option {option} is given twice")
         options[option] = value
