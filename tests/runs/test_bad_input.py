@@ -153,7 +153,7 @@ def test_advice_about_a_loss_names_the_options_of_the_algorithm(algorithm, optio
         (("train", "ant_omni", "--hp.critic-lr", 1), ["'--hp.critic-learning-rate'?"]),
         (("train", "ant_omni", "--gamma", 0.9), ["Did you mean '--hp.discount'?"]),
         (("train", "ant_omni", "--batch", 8), ["'--hp.batch-size' or '--hp.td3-batch-size'?"]),
-        (("train", "ant"), ["'ant_omni' or 'anttrap_omni'?"]),
+        (("train", "ant"), ["'ant_omni', 'anttrap_omni', 'ant_uni' or 'ant_maze'?"]),
         (("train", "ant_omni", "PGA-MAP-Elites"), ["Did you mean 'pga_me'?"]),
         (("eval", "nowhere"), ["Did you mean 'evaluate'?"]),
         (("resume", "nowhere"), ["nowhere: no such directory"]),

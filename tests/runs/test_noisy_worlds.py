@@ -60,6 +60,15 @@ def test_loaded_elites_and_the_actor_take_raw_observations(normalised):
     np.testing.assert_allclose(elite([0.4, -0.2, 0.7]), x, atol=1e-5)
 
 
+def test_an_actor_at_a_descriptor_keeps_its_activation(normalised):
+    run = elites.load(normalised)
+    policy, _ = export.actor_at(RunDirectory(normalised), run, 4, [0.3, -0.2], None)
+    seen = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    assert run.actor is not None
+    expected = run.actor(seen, np.broadcast_to([0.3, -0.2], (20, 2)))
+    np.testing.assert_allclose(policy(seen), expected, atol=1e-5)
+
+
 def test_qd_scores_are_sums_above_the_offset(normalised):
     """Against sums in double precision over the rows of cells.csv."""
     run = RunDirectory(normalised)

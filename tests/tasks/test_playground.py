@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import re
 
-import jax
 import numpy as np
 import pytest
 
+import elites
 from elites import tasks
-from elites.core import networks
-from elites.tasks.rollout import evaluate
 
-pytest.importorskip(
-    "ml_collections", reason="LEFT OUT: needs playground, pip install 'elites[playground]'"
-)
+if importlib.util.find_spec("mujoco_playground") is None:  # importing it takes seconds
+    pytest.skip(
+        "LEFT OUT: needs playground, pip install 'elites[playground]'", allow_module_level=True
+    )
 CARTPOLE = "playground:CartpoleBalance"
 
 
@@ -23,15 +24,18 @@ def test_the_cartpole_is_simulated_and_described_by_its_velocity():
     name = f"{CARTPOLE},descriptor=mean_velocity,low=-1,high=1,episode_length=4"
     task = tasks.make(name)
     assert (task.observation_size, task.action_size, task.repeatable) == (5, 1, False)
-    network = networks.policy(5, 1, hidden=())
+    run = elites.train(name, "me", preset="smoke", evaluations=96, policy_hidden=())
+    assert run.archive.coverage > 0.1
+    assert (run.archive.fitness > 0).all()
     # The bias alone decides: the cart is pushed to one side, to the other, or not at all.
-    policies = np.zeros((3, network.size), np.float32)
-    policies[:, -1] = [2.0, -2.0, 0.0]
-    found = evaluate(task, network, policies, jax.random.key(0), batch=3)
-    right, left, still = np.asarray(found.descriptors)[:, 0]
-    assert left < still < right
-    assert np.asarray(found.valid).all()
-    assert (np.asarray(found.fitness) > 0).all()
+    moved = {}
+    for push in (-2.0, 0.0, 2.0):
+        policy = np.zeros(run.algorithm.policy.size, np.float32)
+        policy[-1] = push
+        done = run.rollout(dataclasses.replace(run.archive[0], policy=policy))
+        assert done.valid
+        moved[push] = done.descriptor[0]
+    assert moved[-2.0] < moved[0.0] < moved[2.0]
 
 
 @pytest.mark.parametrize(

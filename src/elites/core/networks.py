@@ -151,6 +151,13 @@ def flatten(layers: Layers) -> Array:
     return jnp.concatenate(parts, axis=-1)
 
 
+def folded(network: MLP, condition_size: int) -> MLP:
+    """Return the shape of the policies that `fold` makes from a conditioned network."""
+    return dataclasses.replace(
+        network, sizes=(network.sizes[0] - condition_size, *network.sizes[1:])
+    )
+
+
 def fold(network: MLP, parameters: Array, condition: Array) -> Array:
     """Return n unconditioned policies [n, P'] from a conditioned policy [P] and conditions [n, D].
 

@@ -7,7 +7,6 @@ arrays of JAX. All other stages of an algorithm are those of any problem.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from elites.core import networks
 from elites.core.networks import MLP
 from elites.core.td3 import TD3
 from elites.core.types import Array, Evaluation, Outside, Problem, Transitions
@@ -104,8 +104,9 @@ def _actor_network(problem: Problem, main_td3: TD3 | None) -> MLP | None:
     """Return the network of the actor at a fixed target, or None if there is no actor."""
     if main_td3 is None:
         return None
-    sizes = (problem.observation_size, *main_td3.actor.sizes[1:])
-    return dataclasses.replace(main_td3.actor, sizes=sizes)
+    return networks.folded(
+        main_td3.actor, problem.descriptor_size if main_td3.actor_conditioned else 0
+    )
 
 
 def _policies(policy: MLP, actor: MLP | None, rows: Rows) -> Iterator[tuple[MLP, np.ndarray]]:

@@ -101,7 +101,7 @@ def actor_at(
     asked = wanted if found is None else found
     target = problem.normalise(jnp.asarray(asked, jnp.float32)[None])
     policy = networks.fold(td3.actor, jnp.asarray(actor.parameters), target)[0]
-    network = problem.policy(td3.actor.sizes[1:-1])
+    network = networks.folded(td3.actor, problem.descriptor_size)
     shown = [round(float(value), 6) for value in asked]
     what = f"the actor for the descriptor {list(map(float, wanted))}, asked for {shown}"
     what += " (calibrated)" if found is not None else " (not calibrated)"

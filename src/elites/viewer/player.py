@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -225,8 +224,7 @@ def _actor(result: SeedResult, requested: np.ndarray) -> RecordingRequest | None
     # With the descriptor folded into its weights, the actor is an ordinary policy.
     condition = problem.normalise(jnp.asarray(requested)[None])
     policy = networks.fold(learner.actor, jnp.asarray(actor.parameters), condition)[0]
-    sizes = (problem.observation_size, *learner.actor.sizes[1:])
-    network = dataclasses.replace(learner.actor, sizes=sizes)
+    network = networks.folded(learner.actor, problem.descriptor_size)
     return RecordingRequest(network, np.asarray(policy), requested)
 
 
