@@ -171,6 +171,10 @@ def test_a_changed_environment_is_not_resumed(tmp_path):
         ("gymnasium:Hopper-v5,low=0/0,high=1/1", "low has 2 numbers, the descriptor has 1 axes"),
         ("gymnasium:Hopper-v5,over=final", "over= is for a descriptor of your own"),
         ("gymnasium:absent.py:make", "there is no file absent.py"),
+        (
+            "gymnasium:ale_py:ALE/Pong-v5",
+            "a file that imports the package, with a function that",
+        ),
         ("brax:absent.py:make", "brax has no environment with a colon"),
         (f"gymnasium:{OWN}:failing,descriptor={OWN}:place,episode_length=5", "the motor is broken"),
     ],

@@ -26,7 +26,8 @@ import numpy as np
 from elites import names, packages
 from elites.names import Name
 from elites.tasks import descriptors, geoms, simulation
-from elites.tasks.descriptors import HINGE, SLIDE, Robot
+from elites.tasks.descriptors import Robot
+from elites.tasks.joints import HINGE, SLIDE, ground_coordinates
 from elites.tasks.simulation import World
 from elites.tasks.task import Array, Task
 
@@ -149,7 +150,7 @@ def _step(model: Any, physics: Any, substeps: int) -> Callable[[Any, Array], Any
 
 def _observation(model: Any) -> Callable[[Any], Array]:
     """Return the default observation: positions but those in the ground plane, and velocities."""
-    hidden = set(descriptors.ground_coordinates(model).values())
+    hidden = set(ground_coordinates(model).values())
     seen = np.array([i for i in range(model.nq) if i not in hidden], int)
     return lambda data: jnp.concatenate([data.qpos[seen], jnp.clip(data.qvel, -_FASTEST, _FASTEST)])
 
