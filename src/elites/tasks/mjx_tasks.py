@@ -1,12 +1,13 @@
 """Tasks of a MuJoCo model of the user's own: mjx:FILE.xml[,option=value...].
 
-| option      | what it is                                        | without it               |
-|-------------|---------------------------------------------------|--------------------------|
-| reward      | function (data, before, action) -> number         | velocity along x, in m/s |
-| done        | function (data) -> bool                           | never, or by `healthy`   |
-| healthy     | lowest and highest height of the first body, in m | any height               |
-| observation | function (data) -> vector                         | positions and velocities |
-| substeps    | physics steps in a step of the task               | as many as last 0.02 s   |
+| option      | what it is                               | without it                              |
+|-------------|------------------------------------------|-----------------------------------------|
+| reward      | function (data, before, action) -> float | velocity along x, in m/s                |
+| done        | function (data) -> bool                  | never, or by `healthy`                  |
+| healthy     | lowest and highest height of the first   | any height                              |
+|             | body, in m                               |                                         |
+| observation | function (data) -> vector                | positions and velocities                |
+| substeps    | physics steps in a step of the task      | 0.02 s divided by the model's time step |
 
 Functions are given as FILE.py:FUNCTION. `data` is the `mjx.Data` of one robot after the step, and
 `before` that of before the step. An episode starts in the model's first keyframe, or in its initial
