@@ -68,6 +68,25 @@ def test_paths_become_absolute_and_the_files_with_code_are_found(tmp_path, monke
     assert names.absolute("ant_omni") == "ant_omni"
 
 
+def test_paths_with_commas_keep_their_options(tmp_path, monkeypatch):
+    """A comma of a path is written twice, also before the comma of an option."""
+    folder = tmp_path / "x,y,,"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    Path("robot.xml").touch()
+    Path("own.py").touch()
+    full = names.absolute("mjx:robot.xml,feet=foot,reward=own.py:paid")
+    parsed = names.parse(full)
+    assert parsed.environment == f"{folder}/robot.xml"
+    assert dict(parsed.options) == {"feet": "foot", "reward": f"{folder}/own.py:paid"}
+    assert str(parsed) == names.absolute(full) == full
+    assert all(Path(path).is_file() for path in names.paths(full))
+    assert names.short_name(full) == "mjx-robot-feet_foot-reward_paid"
+    assert names.parse("brax:a,,,b=c").environment == "a,"
+    with pytest.raises(ValueError, match="A comma inside of a path is written twice"):
+        names.parse("mjx:/x,y/robot.xml,feet=foot")
+
+
 def test_a_saved_run_that_names_a_relative_file_is_refused(tmp_path):
     data = preset("smoke", "brax:hopper,descriptor=own.py:place").to_json()
     with pytest.raises(ValueError, match=r"config\.json: the file of task .* has no absolute path"):

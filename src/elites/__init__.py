@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from elites.core.hyperparameters import Hyperparameters
+    from elites.runs.directory import task_with_bounds as task_with_bounds
     from elites.runs.saved import load
     from elites.runs.saving import save
     from elites.runs.starting import given_to as given_to
@@ -48,6 +49,7 @@ _LAZY = {
     "given_to": "elites.runs.starting",  # for elites.training, which may not import it
     "load": "elites.runs.saved",
     "save": "elites.runs.saving",
+    "task_with_bounds": "elites.runs.directory",  # for elites.training too
     "train": "elites.training",
 }
 

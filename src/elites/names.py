@@ -6,8 +6,9 @@
 
 FAMILY is one of `SIMULATORS`. NAME is what the simulator calls the environment, or the path of a
 model file, or for Gymnasium a function of the user's own, FILE.py:FUNCTION, that returns an
-environment. An option's value with a colon is such a reference too. This module only takes names
-apart. `elites.tasks.families` knows which options exist.
+environment. An option's value with a colon is such a reference too. A comma inside of a path is
+written twice: mjx:/robots/old,,new/robot.xml. This module only takes names apart.
+`elites.tasks.families` knows which options exist.
 
 The functions `absolute`, `short_name`, `title`, `paths` and `code` accept the name of any task.
 """
@@ -31,7 +32,8 @@ MODEL_FILES = (".xml", ".mjcf")
 class Name(NamedTuple):
     """The parts of a task's name. `str` returns the name, with its options in alphabetical order.
 
-    Two names of the same task with the same options are therefore equal.
+    Two names of the same task with the same options are therefore equal. A comma in the environment
+    or in a value is written twice.
     """
 
     family: str
@@ -40,7 +42,8 @@ class Name(NamedTuple):
 
     def __str__(self) -> str:
         options = [f"{option}={value}" for option, value in sorted(self.options)]
-        return ",".join([f"{self.family}:{self.environment}", *options])
+        parts = [f"{self.family}:{self.environment}", *options]
+        return ",".join(part.replace(",", ",,") for part in parts)
 
     def get(self, option: str) -> str | None:
         """Return the value of an option as text, or None if the name does not have the option."""
@@ -75,14 +78,19 @@ def parse(text: str) -> Name:
     Raises a ValueError if the name is not of the form FAMILY:NAME[,option=value...].
     """
     family, _, rest = text.partition(":")
-    environment, *parts = rest.split(",")
+    inner = "\0"  # stands for a comma that is written twice; no path has this character
+    parts = [part.replace(inner, ",") for part in rest.replace(",,", inner).split(",")]
+    environment = parts.pop(0)
     if not environment:
         raise ValueError(f"task '{text}': name an environment after the colon: {family}:NAME")
     options: dict[str, str] = {}
     for part in parts:
         option, equals, value = part.partition("=")
         if not (option and equals and value):
-            raise ValueError(f"task '{text}': an option is written option=value, got '{part}'")
+            hint = ". A comma inside of a path is written twice" if "/" in part else ""
+            raise ValueError(
+                f"task '{text}': an option is written option=value, got '{part}'{hint}"
+            )
         if option in options:
             raise ValueError(f"task '{text}': the option {option} is given twice")
         options[option] = value
@@ -110,8 +118,8 @@ def absolute(text: str) -> str:
 def short_name(text: str) -> str:
     """Return a short form of a task's name for use in file names, such as "brax-hopper".
 
-    Of options, the descriptor's value is part of it, and others as option_value. Bounds are not. A
-    reference FILE.py:FUNCTION is reduced to the function's name.
+    It contains the descriptor's value, and every other option as option_value. Bounds are left out.
+    A reference FILE.py:FUNCTION is reduced to the function's name.
     """
     if not is_simulated(text):
         return references.short_name(text)

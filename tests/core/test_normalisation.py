@@ -12,7 +12,7 @@ import pytest
 
 import quick
 from elites import training
-from elites.core import map_elites, networks, normalisation, variation
+from elites.core import counter, map_elites, networks, normalisation, variation
 from elites.core.algorithms import ALGORITHMS
 from elites.core.networks import MLP
 from elites.core.normalisation import Statistics
@@ -192,18 +192,24 @@ def train(name):
     for i in range(1, 5):
         keys = training.iteration_keys(KEYS, i)
         state, _ = batched.compiled.train(state, keys)
-        for ask, tell, _ in batched.compiled.rounds:
+        for ask, tell, evaluations in batched.compiled.rounds:
             asked = ask(state, keys)
             results = batched.compiled.evaluate(asked.to_evaluate())
-            told.append(jax.tree.map(np.array, results.transitions))
+            steps = results.transitions
+            told.append([np.array(a[:, :, :evaluations]) for a in (steps.observation, steps.mask)])
             state, _ = tell(state, asked, results)
     return batched, at_start, state, told
 
 
 def test_a_run_measures_all_of_its_observations(trained):
-    """Statistics of the second seed: those of the start, merged with every later observation."""
+    """Statistics of the second seed: those of the start, merged with every later observation.
+
+    Rows that only pad a batch are not counted, as they are not among the steps of the run.
+    """
     _, started, state, told = trained
-    rows = np.concatenate([steps.observation[1][steps.mask[1]] for steps in told])
+    for at in (started, state):
+        np.testing.assert_array_equal(at.statistics.number, counter.value(at.env_steps))
+    rows = np.concatenate([observation[1][mask[1]] for observation, mask in told])
     before = jax.tree.map(lambda a: np.float64(a[1]), started.statistics)
     number = before.number + len(rows)
     assert before.number > 0

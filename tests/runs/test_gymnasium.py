@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ pytest.importorskip("gymnasium", reason="LEFT OUT: needs gymnasium")
 
 import elites as package
 import own_environments
+from elites import names
 from elites.tasks.workers import pool
 from elites.viewer.player import Player
-from program import SMOKE, bits, complaint, elites, newest, rows, succeed
+from program import SMOKE, bits, complaint, edit_json, elites, newest, rows, succeed
 
 OWN = Path(own_environments.__file__).resolve()
 POINT = f"gymnasium:{OWN}:seeded_point,descriptor={OWN}:place,episode_length=25,over=final"
@@ -63,6 +65,24 @@ def test_the_run_keeps_the_bounds_that_were_estimated(hopper):
     assert [float(bounds["low"])] == facts["descriptor_low"]
     assert [float(bounds["high"])] == facts["descriptor_high"]
     assert set(facts["fingerprint"]["task"]["simulator"]) == {"gymnasium", "mujoco"}
+
+
+def test_a_run_in_python_starts_from_another_with_its_bounds(hopper, tmp_path, quick_compiler):
+    """Random policies would give other bounds, and the source would be refused."""
+    source = shutil.copytree(hopper, tmp_path / "source", symlinks=True)
+
+    def widen(config):
+        config["task"] = str(names.parse(config["task"]).replace(low="-9", high="9"))
+
+    edit_json(source / "config.json", widen)
+    edit_json(
+        source / "facts.json", lambda f: f.update(descriptor_low=[-9.0], descriptor_high=[9.0])
+    )
+    options = {"preset": "smoke", "evaluations": 64, "progress": False}
+    task = f"{HOPPER},descriptor=mean_velocity"
+    run = package.train(task, "me", start_from=source, **options)
+    assert run.algorithm.problem.descriptor_high == (9.0,)
+    assert "start.initial" in run.algorithm.origins
 
 
 def test_evaluating_again_repeats_the_archive_to_the_bit(hopper):
@@ -151,6 +171,10 @@ def test_a_changed_environment_is_not_resumed(tmp_path):
         ("gymnasium:Hopper-v5,low=0/0,high=1/1", "low has 2 numbers, the descriptor has 1 axes"),
         ("gymnasium:Hopper-v5,over=final", "over= is for a descriptor of your own"),
         ("gymnasium:absent.py:make", "there is no file absent.py"),
+        (
+            "gymnasium:ale_py:ALE/Pong-v5",
+            "a file that imports the package, with a function that",
+        ),
         ("brax:absent.py:make", "brax has no environment with a colon"),
         (f"gymnasium:{OWN}:failing,descriptor={OWN}:place,episode_length=5", "the motor is broken"),
     ],

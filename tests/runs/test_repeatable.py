@@ -16,7 +16,7 @@ from elites import tasks
 from elites.core import networks
 from elites.runs import evaluation
 from elites.runs.directory import RunDirectory
-from elites.tasks import bounds
+from elites.tasks import bounds, families
 from elites.tasks.rollout import evaluate
 from elites.viewer import data
 
@@ -35,6 +35,7 @@ def test_a_run_that_need_not_repeat_says_so_beside_its_results(trained):
     shown = [done.stdout, program.succeed("evaluate", path).stdout]
     shown += [program.succeed("info", path).stdout, (path / "summary.md").read_text()]
     assert all(evaluation.NOT_REPEATABLE in text for text in shown)
+    assert "may round an episode differently in another row" in evaluation.NOT_REPEATABLE
     assert "last bits, which depend on the batch" in program.succeed("tasks", TASK).stdout
 
 
@@ -45,6 +46,10 @@ def test_the_page_is_told_whether_a_run_repeats(trained):
     program.edit_json(path / "facts.json", lambda facts: facts.pop("repeatable"))  # an older run
     assert data.describe(run)["repeatable"] is True
     assert evaluation.note(run) is None
+    program.edit_json(
+        path / "facts.json", lambda facts: facts.update(repeatable=False, deterministic=False)
+    )
+    assert evaluation.note(run) is None  # every episode differs anyway
 
 
 @pytest.mark.usefixtures("quick_compiler")
@@ -54,6 +59,10 @@ def test_a_constant_axis_is_warned_of_by_its_name(trained, capsys):
     assert "'place'" not in trained[1].stderr
     elites.train(own_tasks.not_repeatable, "me", preset="smoke", evaluations=64, progress=False)
     assert capsys.readouterr().err.count(warning) == 1
+    noisy = dataclasses.replace(own_tasks.not_repeatable(), deterministic=False)
+    options = {"es_samples": 4, "es_repeats": 2, "evaluations": 8, "progress": False}
+    elites.train(noisy, "me_es", preset="smoke", **options)
+    assert warning not in capsys.readouterr().err  # one initial policy, evaluated twice
 
 
 @pytest.mark.usefixtures("quick_compiler")
@@ -73,6 +82,17 @@ def test_bounds_are_estimated_from_what_random_policies_reach():
     np.testing.assert_allclose(low, found.min() - size / 2, atol=0.01 * size)
     np.testing.assert_allclose(high, found.max() + size / 2, atol=0.01 * size)
     assert (lowest, highest) == (-20.0, 0.5)  # given, and a constant axis
+
+
+def test_estimated_bounds_stay_apart_when_they_are_written():
+    """A range of rounding is none. Large values with a small range keep their digits."""
+    descriptors = np.array([[1.0, 1000.0, 3e7, 123456.5], [1.0 + 1e-7, 1000.0005, 3e7, 123457.0]])
+    low, high = bounds.widened(descriptors)
+    np.testing.assert_allclose((high - low)[:3], [1.0, 1.0005, 60.0], rtol=1e-6)
+    assert (high - low)[3] == 1.0
+    assert (np.float32(low) < np.float32(high)).all()
+    written = (families.numbers(bounds.as_option(side)) for side in (low, high))
+    np.testing.assert_array_equal(list(written), [low, high])
 
 
 def test_a_task_without_finite_descriptors_needs_bounds():

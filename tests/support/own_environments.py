@@ -5,6 +5,7 @@ They run in those processes, so they learn from the environment's variables what
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ LENGTH = 25
 DEATHS = "ELITES_TESTS_DEATHS"  # a file that gets a byte for every death
 DEADLY = "ELITES_TESTS_DEADLY"  # number of deaths in all
 WAITING = "ELITES_TESTS_WAITING"  # a folder that gets a file for every process that waits
+HANGING = 7  # seed of an episode that never ends
 
 
 class Point(gymnasium.Env):
@@ -88,12 +90,36 @@ class Diverging(Point):
         return observation, np.nan if self.place[0] > 0.2 else reward, *rest
 
 
-class Waiting(Point):
+class Starting(Point):
+    """Starts a process of its own, which does not end by itself and has the same output."""
+
+    def __init__(self):
+        wait(subprocess.Popen(["sleep", "600"]).pid)
+
+
+class Waiting(Starting):
     """Never ends a step."""
 
     def step(self, action):
-        (Path(os.environ[WAITING]) / str(os.getpid())).touch()
+        wait(os.getpid())
         time.sleep(10_000)
+
+
+def wait(pid):
+    (Path(os.environ[WAITING]) / str(pid)).touch()
+
+
+class Hanging(Point):
+    """Never ends an episode with one seed."""
+
+    def reset(self, *, seed=None, options=None):
+        self.hangs = seed == HANGING
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        if self.hangs:
+            time.sleep(10_000)
+        return super().step(action)
 
 
 class DictionaryPoint(Point):
@@ -125,8 +151,16 @@ def diverging():
     return Diverging()
 
 
+def starting():
+    return Starting()
+
+
 def waiting():
     return Waiting()
+
+
+def hanging():
+    return Hanging()
 
 
 def dictionary():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import re
@@ -11,6 +10,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,9 +30,11 @@ BOUNDS = {"low": (-1.0, -1.0), "high": (1.0, 1.0)}
 HOPPER = Spec("Hopper-v5", Choice("final_position"), 30)
 
 
-def own(function: str, length: int | None = own_environments.LENGTH) -> Spec:
-    digests = ((OWN, hashlib.sha256(Path(OWN).read_bytes()).hexdigest()),)
-    return Spec(f"{OWN}:{function}", Choice(f"{OWN}:place", over="final"), length, digests)
+def own(
+    function: str, length: int | None = own_environments.LENGTH, file: str | Path = OWN
+) -> Spec:
+    sources = ((str(file), Path(file).read_bytes()),)
+    return Spec(f"{file}:{function}", Choice(f"{file}:place", over="final"), length, sources)
 
 
 @pytest.fixture(autouse=True)
@@ -153,6 +156,19 @@ def test_descriptors_by_name_are_those_of_the_simulation(choice, expected):
         assert (facts["low"], facts["high"]) == ((0.0,), (2.617994,)), "those of its limits"
 
 
+@pytest.mark.parametrize("name", ["Hopper-v5", "InvertedPendulum-v5", "Reacher-v5"])
+def test_joints_are_those_of_other_simulators(name):
+    from elites.tasks import descriptors
+
+    environment = Environment(Spec(name, Choice("joint_range"), 5))
+    robot: Any = SimpleNamespace(model=environment.made.unwrapped.model)
+    expected = descriptors.make("test", robot, {"descriptor": "joint_range"}, None)
+    facts = environment.facts()["descriptor"]
+    assert (facts["names"], facts["units"]) == (expected.names, expected.units)
+    if name == "InvertedPendulum-v5":
+        assert facts["names"] == ("range of hinge",), "the cart is the place of the robot"
+
+
 def test_a_seed_starts_the_episode():
     workers = workers_of(own("seeded_point"))
     policies = drawn(workers, 1) * 3
@@ -211,10 +227,16 @@ def test_results_do_not_depend_on_the_workers(monkeypatch):
         assert not is_alive(pid)
 
 
-def test_a_worker_that_died_while_idle_is_replaced():
-    workers = workers_of(own("point"))
+def test_a_worker_that_died_while_idle_is_replaced(tmp_path):
+    """By one that runs the same code, even if its file has changed."""
+    file = tmp_path / "env.py"
+    file.write_bytes("# -*- coding: latin-1 -*-\nNAME = 'é'\n".encode("latin-1"))
+    with file.open("ab") as stream:
+        stream.write(Path(OWN).read_bytes())
+    workers = workers_of(own("point", file=file))
     policies = drawn(workers, 6)
     before = arrays(workers.run(policies, np.zeros(6), record=False))
+    file.write_text("raise RuntimeError('this is not what the run started with')")
     with pool.shared("", workers.spec) as shared:
         for worker in shared._workers:
             worker.process.kill()
@@ -247,6 +269,45 @@ def test_an_environment_whose_process_ends_at_once_is_an_error():
     assert "exit status 7; its last lines: cannot open the simulator" in str(caught.value)
 
 
+def test_a_hung_episode_is_named_and_counts_as_a_death(monkeypatch, capsys):
+    workers = workers_of(own("hanging"))
+    monkeypatch.setattr(pool, "QUIET", 0.5)
+    monkeypatch.setenv(pool.LIMIT, "1")
+    message = "3 times in the same episode \\(took longer than ELITES_EPISODE_SECONDS=1\\)$"
+    with pytest.raises(ValueError, match=message):
+        workers.run(drawn(workers, 3), np.array([0, own_environments.HANGING, 0]), record=False)
+    [warning] = capsys.readouterr().err.splitlines()
+    assert re.match(
+        r"elites: warning: task 'gymnasium:test': no answer for 0.5 seconds, still waiting "
+        r"for \d episodes?\. A step of the environment may hang\. ELITES_EPISODE_SECONDS=SECONDS ",
+        warning,
+    )
+
+
+@pytest.mark.parametrize("value", ["0", "soon", "nan"])
+def test_the_limit_of_an_episode_is_checked(value, monkeypatch):
+    monkeypatch.setenv(pool.LIMIT, value)
+    with pytest.raises(ValueError, match=f"ELITES_EPISODE_SECONDS must be .* got '{value}'"):
+        pool.limit()
+
+
+def test_what_an_environment_starts_ends_with_its_worker(monkeypatch, tmp_path):
+    """A worker that dies, and workers that are closed while a process has their output open."""
+    monkeypatch.setenv(own_environments.WAITING, str(tmp_path))
+    workers = workers_of(own("starting"))
+    started = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(started) == 1
+    assert is_alive(started[0])
+    with pool.shared("", workers.spec) as shared:
+        shared._workers[0].process.kill()
+    workers.run(drawn(workers, 2), np.zeros(2), record=False)
+    until(lambda: not is_alive(started[0]))
+    others = [int(path.name) for path in tmp_path.iterdir() if int(path.name) not in started]
+    assert any(map(is_alive, others))
+    shared.close()
+    until(lambda: not any(map(is_alive, others)))
+
+
 def test_an_error_of_the_environment_is_reported():
     workers = workers_of(own("failing"))
     with pytest.raises(ValueError, match="RuntimeError: the motor is broken") as caught:
@@ -264,7 +325,7 @@ workers.run(test_workers.drawn(workers, 2), np.zeros(2), record=False)
 
 
 def test_workers_end_with_a_parent_that_is_killed(tmp_path):
-    """Even in the middle of a step that never ends."""
+    """Even in the middle of a step that never ends, and with what environments have started."""
     support = Path(OWN).parent
     environ = os.environ | {
         own_environments.WAITING: str(tmp_path),
@@ -272,9 +333,9 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path):
         "PYTHONPATH": os.pathsep.join([*sys.path, str(support), str(Path(__file__).parent)]),
     }
     parent = subprocess.Popen([sys.executable, "-c", PARENT], env=environ)
-    until(lambda: len(list(tmp_path.iterdir())) == 2 or parent.poll() is not None)
+    until(lambda: len(list(tmp_path.iterdir())) == 4 or parent.poll() is not None)
     workers = [int(path.name) for path in tmp_path.iterdir()]
-    assert len(workers) == 2
+    assert len(workers) == 4
     assert all(map(is_alive, workers))
     parent.kill()
     parent.wait()
@@ -315,7 +376,6 @@ def is_alive(pid: int) -> bool:
         (own("point", length=None), "it has no time limit: add ,episode_length=STEPS"),
         (own("nothing"), "must return a gymnasium.Env, got None"),
         (own("absent"), "must be a function, found None"),
-        (own("point")._replace(digests=()), "changed while elites was starting"),
     ],
 )
 def test_what_cannot_be_trained_on_is_refused_in_one_line(spec, message):

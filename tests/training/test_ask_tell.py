@@ -221,14 +221,23 @@ def answer(search, evaluate_) -> None:
     )
 
 
-# Two learners; actor rollouts that share an episode; a start that measures observations.
-LEARNING = ["qd_pg", "dcg_me_unconditioned_actor", "progress_me"]
+# Two learners; actor rollouts that share an episode; a start that measures observations; actor
+# rollouts of an actor that is untrained while the statistics of observations are not.
+LEARNING = [
+    ("qd_pg", {}),
+    ("dcg_me_unconditioned_actor", {}),
+    ("progress_me", {}),
+    ("dcg_me", {"normalise_observations": True}),
+]
 
 
-@pytest.mark.parametrize("name", LEARNING)
-def test_a_learning_search_told_what_training_measures_takes_its_steps(name, quick_compiler):
-    trained = elites.train("point_omni", name, seeds=[5], evaluations=32 * 3, **SMALL)
-    algorithm = elites.build("point_omni", name, **SMALL)
+@pytest.mark.parametrize(("name", "options"), LEARNING)
+def test_a_learning_search_told_what_training_measures_takes_its_steps(
+    name, options, quick_compiler
+):
+    sizes = SMALL | options
+    trained = elites.train("point_omni", name, seeds=[5], evaluations=32 * 3, **sizes)
+    algorithm = elites.build("point_omni", name, **sizes)
     search = elites.ask_tell("point_omni", algorithm, seed=5)
     evaluate_ = jax.jit(algorithm.evaluate)
     while search.iteration <= 2:

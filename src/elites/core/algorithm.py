@@ -204,11 +204,12 @@ class Algorithm(Generic[S]):
         state, _ = tell(state, request, self.evaluate(request))
         if self.actor_rollouts and archive is None:
             # The untrained actor is asked for what those policies reached: the same request again,
-            # now with an archive to draw from, told to a blank state.
-            request = self.first(state, key)
+            # of a blank state that has their archive to draw from.
+            reached = state.archive
             del state  # so that only one replay buffer exists at a time
-            evaluation = self.evaluate(request)
-            state, _ = tell(blank(), request, evaluation)
+            state = blank()
+            request = self.first(state._replace(archive=reached), key)
+            state, _ = tell(state, request, self.evaluate(request))
         return state
 
     def step(self, state: S, key: Array) -> tuple[S, Metrics]:

@@ -34,7 +34,7 @@ def evaluate(
     The first n rows belong to the n policies, the next m to the m actor rollouts. If all actor
     rollouts share one trajectory (`shares_trajectory`), there is one row for all of them. The
     transitions are empty if `main_td3` is None, because nobody learns from them. With `observes`,
-    they then have observations and mask, to normalise observations.
+    the transitions keep observation and mask, which normalisation needs.
 
     If the episodes run outside of JAX (`Problem.outside`), this function cannot be compiled.
     """

@@ -24,7 +24,7 @@ from elites.core import archive as archives
 from elites.core import counter, distances, es, networks, normalisation, novelty
 from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
-from elites.core.evaluation import evaluate
+from elites.core.evaluation import evaluate, take
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
 from elites.core.normalisation import Statistics
@@ -265,10 +265,10 @@ def tell_offspring(
     evaluation are padding.
     """
     average = jnp.mean if spec.hp.average == "mean" else jnp.median
-    fitness = average(evaluation.fitness[: spec.repeats], 0)[None]
-    descriptors = average(evaluation.descriptors[: spec.repeats], 0)[None]
-    valid = evaluation.valid[: spec.repeats].all(0)[None]
-    steps = evaluation.steps[: spec.repeats].sum()
+    episodes = take(evaluation, jnp.arange(spec.repeats))
+    fitness = average(episodes.fitness, 0)[None]
+    descriptors = average(episodes.descriptors, 0)[None]
+    valid = episodes.valid.all(0)[None]
     iteration, origin = state.iteration + 1, request.origins[:1]
     archive, added, rejected = archives.add(
         state.archive, state.parent[None], fitness, descriptors, valid, origin,
@@ -281,9 +281,9 @@ def tell_offspring(
         ),
         iteration=iteration,
         evaluations=state.evaluations + jnp.uint32(spec.repeats),
-        env_steps=counter.add(state.env_steps, steps),
+        env_steps=counter.add(state.env_steps, episodes.steps.sum()),
         rejected=state.rejected + rejected.sum().astype(jnp.uint32),
-        statistics=normalisation.updated(state.statistics, evaluation),
+        statistics=normalisation.updated(state.statistics, episodes),
     )
     offset = spec.problem.offset(spec.hp.qd_offset)
     return state, Metrics.of(state, ORIGINS, origin, added, offset)

@@ -29,7 +29,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from elites import files
+from elites import files, tasks
 from elites.files import ListOf, RunError, read_json
 from elites.runs.config import Config
 from elites.words import plain, quoted
@@ -155,6 +155,15 @@ def existing(path: Path) -> RunDirectory:
     if not run.exists():
         raise ValueError(f"{path}: not a run, it has no {CONFIG}")
     return run
+
+
+def task_with_bounds(source: str | Path, task: str) -> str:
+    """Return the name of a task with the descriptor bounds that were estimated for a source run.
+
+    `source` is the directory of the run to start from. If its task is another one, or if the name
+    has bounds already, the name is returned unchanged. Raises a ValueError if there is no run.
+    """
+    return tasks.with_bounds_of(existing(Path(source)).config().task, task)
 
 
 def refuse_links(path: Path, layout: str = LAYOUT, kind: str = "run") -> None:

@@ -54,15 +54,20 @@ The paper's five metrics are the first three, `actor_qd_score` and `actor_descri
 
 
 NOT_REPEATABLE = (
-    "The simulator rounds an episode differently in each row of a batch. Re-evaluation therefore "
-    "differs from the archive, as the descriptor error of the archive shows."
+    "This simulator may round an episode differently in another row of a batch. Re-evaluation can "
+    "therefore differ from the archive. The descriptor error of the archive shows by how much."
 )
-"""Note beside the results of a run whose task is not repeatable."""
+"""Note beside the results of a run whose task is deterministic, but not repeatable."""
 
 
 def note(run: RunDirectory) -> str | None:
-    """Return the note beside the results of a run, or None if its task is repeatable."""
-    return None if read_record(run / FACTS, {}).get("repeatable", True) else NOT_REPEATABLE
+    """Return the note beside the results of a run, or None if there is nothing to note.
+
+    That is so if its task is repeatable, or not deterministic: then every episode differs anyway.
+    """
+    facts = read_record(run / FACTS, {})
+    rounds = facts.get("deterministic", True) and not facts.get("repeatable", True)
+    return NOT_REPEATABLE if rounds else None
 
 
 def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:

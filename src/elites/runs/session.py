@@ -34,8 +34,8 @@ def start(
     run = RunDirectory(path)
     if not (resume and run.exists()):
         if config.start_from:  # refused here if there is no such run
-            source = directories.existing(Path(config.start_from))
-            config = _with_bounds_of(source.config(), config)
+            task = directories.task_with_bounds(config.start_from, config.task)
+            config = dataclasses.replace(config, task=task)
         directories.refuse_existing(path)
         with lock.locked(path):
             if not (resume and run.exists()):  # another process may have created it meanwhile
@@ -45,10 +45,7 @@ def start(
 
 
 def _with_bounds_of(saved: Config, config: Config) -> Config:
-    """Return a configuration with the descriptor bounds that were estimated for the saved run.
-
-    The saved run is continued, or the new one starts from it.
-    """
+    """Return a configuration with the bounds that were estimated for the run that is continued."""
     return dataclasses.replace(config, task=tasks.with_bounds_of(saved.task, config.task))
 
 

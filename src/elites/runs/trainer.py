@@ -349,7 +349,7 @@ def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome)
         f"archive: {config.hp.cells} cells.",
         "",
         *evaluation.markdown(run.evaluation),
-        *([] if job.task.repeatable else ["", evaluation.NOT_REPEATABLE]),
+        *(["", note] if (note := evaluation.note(run)) else []),
         "",
         *_scoring(run, job),
         "Medians over seeds where there are several; `evaluation/metrics.csv` has each, "

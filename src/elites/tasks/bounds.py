@@ -23,6 +23,11 @@ POLICIES = 64
 """Number of random policies from which bounds are estimated."""
 MARGIN = 0.5
 """Distance of the bounds from the lowest and highest value, as a share of the range between."""
+CONSTANT = 1e-6
+"""Largest range of an axis that counts as constant, relative to its values if they are above 1.
+
+Such a range is the rounding of 32-bit numbers.
+"""
 
 Bounds = tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -63,13 +68,24 @@ def estimated(task: Task) -> Bounds:
             f"task '{task.name}': no bounds of the descriptor can be estimated, because none of "
             f"{POLICIES} random policies has finite numbers. Give them with low= and high="
         )
+    low, high = widened(descriptors)
+    return (
+        tuple(map(_chosen, task.descriptor_low, low, high - low)),
+        tuple(map(_chosen, task.descriptor_high, high, high - low)),
+    )
+
+
+def widened(descriptors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds [D] below and above all of the descriptors [n, D], with a margin.
+
+    The margin is a share of the range. If an axis is constant but for rounding, the margin is 0.5,
+    or more for values so large that 32-bit numbers could not tell the bounds apart.
+    """
     lowest, highest = descriptors.min(axis=0), descriptors.max(axis=0)
     size = highest - lowest
-    margin = np.where(size > 0, MARGIN * size, 0.5)
-    return (
-        tuple(map(_chosen, task.descriptor_low, lowest - margin, size + 2 * margin)),
-        tuple(map(_chosen, task.descriptor_high, highest + margin, size + 2 * margin)),
-    )
+    rounding = CONSTANT * np.maximum(1.0, np.abs(descriptors).max(axis=0))
+    margin = np.where(size > rounding, MARGIN * size, np.maximum(0.5, rounding))
+    return lowest - margin, highest + margin
 
 
 def _chosen(bound: float, estimate: float, size: float) -> float:
@@ -80,14 +96,17 @@ def _chosen(bound: float, estimate: float, size: float) -> float:
 
 
 def as_option(bounds: Sequence[float]) -> str:
-    """Return the lower or upper bounds of a descriptor as the value of an option: "-1/0.5"."""
-    return "/".join(f"{bound:g}" for bound in bounds)
+    """Return the lower or upper bounds of a descriptor as the value of an option: "-1.0/0.5".
+
+    No digit is lost.
+    """
+    return "/".join(repr(float(bound)) for bound in bounds)
 
 
 def described(task: Task, bounds: Bounds) -> str:
     """Return a sentence for the user about estimated bounds of a task's descriptor."""
     rows = zip(task.descriptor_axes, *bounds, strict=True)
-    axes = "; ".join(f"{axis.label} {low:g} to {high:g}" for axis, low, high in rows)
+    axes = "; ".join(f"{axis.label} {float(low)} to {float(high)}" for axis, low, high in rows)
     return (
         f"descriptor bounds estimated from {POLICIES} random policies: {axes} "
         "(low= and high= in the name of the task choose others)"

@@ -26,9 +26,8 @@ import numpy as np
 
 from elites import references
 from elites.tasks.bounds import UNKNOWN
+from elites.tasks.joints import SLIDE, ground_coordinates, own_joints
 from elites.tasks.task import Array
-
-FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3  # types of joints in a MuJoCo model
 
 
 class Robot(NamedTuple):
@@ -166,11 +165,7 @@ def _mean_velocity(task: str, robot: Robot, options: dict[str, Any]) -> Descript
 def _joint_range(task: str, robot: Robot, options: dict[str, Any]) -> Descriptor:
     """Return how far each joint moved: its highest minus its lowest position in the episode."""
     model = robot.model
-    known = {
-        model.joint(i).name or f"joint {i}": i
-        for i in range(model.njnt)
-        if model.jnt_type[i] in (SLIDE, HINGE) and not _is_of_root(model, i)
-    }
+    known = own_joints(model)
     chosen = options.get("joints", tuple(known))
     there = ", ".join(known) or "none"
     if missing := [joint for joint in chosen if joint not in known]:
@@ -211,22 +206,6 @@ _BY_NAME: dict[str, Callable[[str, Robot, dict[str, Any]], Descriptor]] = {
 }
 
 
-def ground_coordinates(model: Any) -> dict[int, int]:
-    """Return the axes along which a robot moves in the ground plane, with their coordinates.
-
-    The keys are 0 for x and 1 for y, and the values are indices into the joint positions of the
-    MuJoCo model. A robot whose first body has neither a free nor a sliding joint has none.
-    """
-    found = {}
-    for i in _joints_of(model, 1):
-        place = int(model.jnt_qposadr[i])
-        if model.jnt_type[i] == FREE:
-            found |= {0: place, 1: place + 1}
-        elif model.jnt_type[i] == SLIDE:
-            found |= {axis: place for axis in (0, 1) if abs(model.jnt_axis[i][axis]) > 0.5}
-    return dict(sorted(found.items()))
-
-
 def _ground_axes(task: str, robot: Robot) -> np.ndarray:
     """Return the axes of `ground_coordinates`, or raise a ValueError if there are none."""
     found = ground_coordinates(robot.model)
@@ -236,19 +215,6 @@ def _ground_axes(task: str, robot: Robot) -> np.ndarray:
             "another descriptor="
         )
     return np.array(list(found))
-
-
-def _is_of_root(model: Any, joint: int) -> bool:
-    """Return whether a joint places the robot in the world, and is no joint of the robot itself.
-
-    These are the joints of a first body that can move along the ground.
-    """
-    return bool(model.jnt_bodyid[joint] == 1 and ground_coordinates(model))
-
-
-def _joints_of(model: Any, body: int) -> list[int]:
-    """Return the indices of the joints of a body."""
-    return [i for i in range(model.njnt) if model.jnt_bodyid[i] == body]
 
 
 # ------------------------------------------------------------------------------ of the user's own

@@ -254,7 +254,14 @@ def check(text: str) -> str:
     if name.is_code:
         if not family.takes_code:
             raise ValueError(f"task '{text}': {name.family} has no environment with a colon")
-        references.check_form("environment", name.environment)
+        try:
+            references.check_form("environment", name.environment)
+        except ValueError as error:
+            raise ValueError(
+                f"task '{text}': {error}. An environment of another package is given this way too: "
+                "write a file that imports the package, with a function that returns "
+                "gymnasium.make(...)"
+            ) from None
     for path in names.paths(text):
         if not Path(path).is_file():
             raise ValueError(f"task '{text}': there is no file {path}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -107,8 +106,8 @@ def make(name: Name, options: dict[str, Any]) -> Task:
     if "over" in options and not references.is_reference(choice.descriptor):
         raise ValueError(f"task '{title}': over= is for a descriptor of your own, FILE.py:FUNCTION")
     files = [str(Path(path).resolve()) for path in names.paths(str(name))]
-    digests = [(path, hashlib.sha256(references.source(path)).hexdigest()) for path in files]
-    spec = Spec(name.environment, choice, options.get("episode_length"), tuple(digests))
+    sources = tuple((path, references.source(path)) for path in files)
+    spec = Spec(name.environment, choice, options.get("episode_length"), sources)
     return build(title, spec, options)
 
 

@@ -4,7 +4,8 @@ The reward is minus the distance to the goal. It is deceptive: the straight way 
 a wall. The descriptor is the final position. Both tasks follow QDax, which made them for QD-PG
 (Pierrot et al., 2022): walls, goal, reward and sizes. They differ in three points. Episodes start
 in a fixed state. The point moves along x first and then along y, and stops at every side of a wall.
-The ant's episode does not end when it falls, because that would end its losses.
+The ant's episode does not end when it falls, because every step costs, so falling early would
+pay.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Tasks of a MuJoCo model of the user's own: mjx:FILE.xml[,option=value...].
 
-| option      | what it is                                        | without it               |
-|-------------|---------------------------------------------------|--------------------------|
-| reward      | function (data, before, action) -> number         | velocity along x, in m/s |
-| done        | function (data) -> bool                           | never, or by `healthy`   |
-| healthy     | lowest and highest height of the first body, in m | any height               |
-| observation | function (data) -> vector                         | positions and velocities |
-| substeps    | physics steps in a step of the task               | as many as last 0.02 s   |
+| option      | what it is                               | without it                              |
+|-------------|------------------------------------------|-----------------------------------------|
+| reward      | function (data, before, action) -> float | velocity along x, in m/s                |
+| done        | function (data) -> bool                  | never, or by `healthy`                  |
+| healthy     | lowest and highest height of the first   | any height                              |
+|             | body, in m                               |                                         |
+| observation | function (data) -> vector                | positions and velocities                |
+| substeps    | physics steps in a step of the task      | 0.02 s divided by the model's time step |
 
 Functions are given as FILE.py:FUNCTION. `data` is the `mjx.Data` of one robot after the step, and
 `before` that of before the step. An episode starts in the model's first keyframe, or in its initial
@@ -25,7 +26,8 @@ import numpy as np
 from elites import names, packages
 from elites.names import Name
 from elites.tasks import descriptors, geoms, simulation
-from elites.tasks.descriptors import HINGE, SLIDE, Robot
+from elites.tasks.descriptors import Robot
+from elites.tasks.joints import HINGE, SLIDE, ground_coordinates
 from elites.tasks.simulation import World
 from elites.tasks.task import Array, Task
 
@@ -148,7 +150,7 @@ def _step(model: Any, physics: Any, substeps: int) -> Callable[[Any, Array], Any
 
 def _observation(model: Any) -> Callable[[Any], Array]:
     """Return the default observation: positions but those in the ground plane, and velocities."""
-    hidden = set(descriptors.ground_coordinates(model).values())
+    hidden = set(ground_coordinates(model).values())
     seen = np.array([i for i in range(model.nq) if i not in hidden], int)
     return lambda data: jnp.concatenate([data.qpos[seen], jnp.clip(data.qvel, -_FASTEST, _FASTEST)])
 

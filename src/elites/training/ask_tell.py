@@ -223,13 +223,15 @@ class AskTell(Generic[S]):
     def _seen_state(self) -> S:
         """Return the state whose archive the initial request draws the actor's descriptors from.
 
-        In the second round of the start, its archive holds the initial policies.
+        In the second round of the start, its archive holds the initial policies. Everything else in
+        it is still blank.
         """
         if self._at.round == 0 or self._started is None:
             return self._state
         key = self._iteration_key()
         blank = self._init(key, self._centroids)
-        return self._rounds[-1].tell(blank, self._first(blank, key), self._started)[0]
+        told, _ = self._rounds[-1].tell(blank, self._first(blank, key), self._started)
+        return self._state._replace(archive=told.archive)
 
     # ---------------------------------------------------------------------------------------- tell
 

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import SupportsIndex
 
 import jax
@@ -29,7 +30,7 @@ from elites.training.display import Display, can_overwrite, notes_on_axes
 from elites.training.keys import iteration_keys, seed_keys
 from elites.training.results import Run, Source, named
 from elites.training.seeds import Batched
-from elites.training.starting import archive_of
+from elites.training.starting import Given, archive_of
 from elites.training.stopping import Interrupts, StopTraining, TrainingInterrupted
 
 Callback = Callable[[int, dict[str, np.ndarray]], object]  # (iteration, metrics by name [seeds])
@@ -86,21 +87,32 @@ def train(
     notebook. If `progress` is a function, it is called like a callback, and no line is shown.
 
     `start_from` is the directory of a run whose archive each seed starts from. Its policies must
-    have the same layers, and its descriptor the same bounds. Its elites are evaluated again, which
-    does not count towards the budget.
+    have the same layers, and its descriptor the same bounds. Bounds that were estimated for it are
+    used again. Its elites are evaluated again, which does not count towards the budget.
 
     Ctrl-C ends training after the current iteration and raises `elites.TrainingInterrupted`, a
     KeyboardInterrupt whose attribute `run` is the run so far. A second Ctrl-C raises at once.
     """
     _refuse_seed(hyperparameters)
     if isinstance(task, str):
-        task = tasks.resolve(task, complain if progress is not False else None)
+        name: str = task if start_from is None else _runs().task_with_bounds(start_from, task)
+        task = tasks.resolve(name, complain if progress is not False else None)
     on, values = task_of(task), hyperparameters_of(preset, hp, hyperparameters, _ARGUMENTS)
     checking.check_own(on)
     budget = presets.get(preset).evaluations if evaluations is None else evaluations
     where = str(Path(start_from).resolve()) if start_from is not None else ""
     source = Source(values, budget, preset, on, task, algorithm, where)
-    return _train(_build(on, algorithm, values), source, seeds, progress, callback)
+    built, seeds, given = _build(on, algorithm, values), _checked(seeds), None
+    if start_from is not None:
+        built, given = _runs().given_to(built, where, len(seeds))
+    return _train(built, source, seeds, progress, callback, given)
+
+
+def _runs() -> ModuleType:
+    """Return the package `elites`, which knows how runs are read. Training itself does not."""
+    import elites
+
+    return elites
 
 
 _ARGUMENTS = ("seeds", "evaluations", "preset", "progress", "callback", "start_from", "hp")
@@ -127,23 +139,20 @@ def train_algorithm(
 
     See `train` for the arguments.
     """
-    return _train(algorithm, Source(algorithm.hp, evaluations), seeds, progress, callback)
+    source = Source(algorithm.hp, evaluations)
+    return _train(algorithm, source, _checked(seeds), progress, callback)
 
 
 def _train(
     algorithm: Algorithm[S],
     source: Source,
-    seeds: int | Sequence[int],
+    seeds: Sequence[int],
     progress: bool | Callback | None,
     callback: Callback | Sequence[Callback],
+    given: Given | None = None,
 ) -> Run[S]:
-    seeds = checked_seeds(list(seeds) if isinstance(seeds, Iterable) else _first_seeds(seeds))
+    """Train an algorithm from the given policies, or from empty archives, and return the run."""
     total = iterations_for(algorithm, source.evaluations)
-    given = None
-    if source.start_from:
-        import elites  # the package knows how runs are read; training itself does not
-
-        algorithm, given = elites.given_to(algorithm, source.start_from, len(seeds))
     callbacks = _callbacks(progress, callback)
     history: list[dict[str, np.ndarray]] = []
     with Interrupts() as interrupts, _display(progress, total) as display:
@@ -260,6 +269,11 @@ def task_of(task: str | Task | Callable[[], Task]) -> Task:
 
 def _build(task: Task, algorithm: str | Builder, hp: Hyperparameters) -> Algorithm:
     return build_algorithm(algorithm, problem(task), hp)
+
+
+def _checked(seeds: int | Sequence[int]) -> list[int]:
+    """Return the argument `seeds` of `train` as a list, or raise a ValueError if it is invalid."""
+    return checked_seeds(list(seeds) if isinstance(seeds, Iterable) else _first_seeds(seeds))
 
 
 def _first_seeds(count: SupportsIndex) -> range:

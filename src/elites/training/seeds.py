@@ -155,13 +155,16 @@ class Batched(Generic[S]):
         return compiled.start(keys, jnp.broadcast_to(centroids, (self.seeds, *centroids.shape)))
 
     def _evaluate_initial(self, request: Request) -> Evaluation:
-        """Evaluate a request of initial policies, and note which descriptor axes are constant."""
+        """Evaluate initial policies, and note constant descriptor axes if the policies differ."""
         evaluation = self.compiled.evaluate(request)
         rows = slice(self.algorithm.initial_evaluations)
         valid = np.asarray(evaluation.valid[:, rows])
         descriptors = np.asarray(evaluation.descriptors[:, rows])[valid]
-        if len(descriptors) > 1:
-            self.constant_axes = tuple(np.flatnonzero(np.ptp(descriptors, axis=0) == 0).tolist())
+        constant = np.flatnonzero((descriptors == descriptors[:1]).all(axis=0))
+        if len(descriptors) and len(constant):
+            policies = request.policies[:, rows][valid]
+            if (policies != policies[:1]).any():
+                self.constant_axes = tuple(constant.tolist())
         return evaluation
 
     def step(self, state: S, keys: Array) -> tuple[S, Metrics]:

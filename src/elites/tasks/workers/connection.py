@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +19,7 @@ from elites.tasks.workers.block import Block, Sizes
 from elites.tasks.workers.environment import Spec
 
 _MODULE = "elites.tasks.workers.worker"
-_MOST = 65536  # bytes read at once
+_MOST = 65536  # bytes read at once: as many as a pipe holds
 _KEPT = 4096  # bytes of what a worker has printed
 _PATIENCE = 5.0  # seconds that a worker is given to end by itself
 _ONE_THREAD = dict.fromkeys(
@@ -36,22 +38,28 @@ class Connection:
         """The row that the worker is busy with. It belongs to the pool."""
         self.ready = False
         """Whether the worker has made its environment."""
+        self.late = False
+        """Whether the worker was killed because its episode took too long."""
         self.block: Block | None = None
+        self._ordered = 0.0  # when the last episode was
         self._printed, self._received = b"", b""
         self.socket, theirs = socket.socketpair()
         self.output, printing = os.pipe()
         waiting, self._lifeline = os.pipe()
         handles = (theirs.fileno(), waiting)
         try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _MODULE, *map(str, handles), json.dumps(spec)],
-                pass_fds=handles,
-                stdin=subprocess.DEVNULL,
-                stdout=printing,
-                stderr=printing,
-                env=os.environ | _ONE_THREAD | {"PYTHONPATH": _path()},
-                start_new_session=True,  # Ctrl-C is for the parent
-            )
+            with tempfile.TemporaryFile() as file:
+                file.write(spec.as_json().encode())
+                file.seek(0)
+                self.process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", _MODULE, *map(str, handles)],
+                    pass_fds=handles,
+                    stdin=file,
+                    stdout=printing,
+                    stderr=printing,
+                    env=os.environ | _ONE_THREAD | {"PYTHONPATH": _path()},
+                    start_new_session=True,  # Ctrl-C is for the parent
+                )
         finally:
             theirs.close()
             os.close(printing)
@@ -79,8 +87,12 @@ class Connection:
         Returns whether the worker still exists. If it has died before, it is not busy.
         """
         sent = self._send({"row": row, **details})
-        self.row = row if sent else None
+        self.row, self._ordered = row if sent else None, time.monotonic()
         return sent
+
+    def seconds(self) -> float:
+        """Return for how long the worker has been busy with its row. 0 if it has none."""
+        return 0.0 if self.row is None else time.monotonic() - self._ordered
 
     def _send(self, message: dict[str, Any], handles: Sequence[int] = ()) -> bool:
         """Send a message with file descriptors. Returns False if the worker has died."""
@@ -113,20 +125,29 @@ class Connection:
             return bool(data)
         return True
 
+    def kill(self) -> None:
+        """Kill the worker, and the processes that its environment has started."""
+        # Both errors say that nothing is left. The second one is that of other systems than Linux.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
     def close(self, at_once: bool = False) -> None:
-        """End the worker and wait for it. `at_once` does not wait for the end of its episode."""
+        """End the worker and what it has started, and wait for the worker.
+
+        `at_once` does not wait for the end of its episode.
+        """
         self.socket.close()
         if at_once:
             os.close(self._lifeline)
         try:
             self.process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self.kill()
             self.process.wait()
         if not at_once:
             os.close(self._lifeline)
-        while self.read_output():
-            pass
+        self.kill()
+        self.read_output()  # Once: a process in another session may print for ever.
         os.close(self.output)
 
     def last_words(self) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from elites import references
 from elites.core.catalogue import suggestion
+from elites.tasks.joints import SLIDE, ground_coordinates, own_joints
 
 FEET = (
     ("foot_geom", "foot_left_geom"),  # Walker2d
@@ -24,8 +25,6 @@ FEET = (
     ("right_foot", "left_foot"),  # Humanoid
 )
 """Names of the geoms that are the feet of the usual robots. The first that a model has are used."""
-
-_FREE, _SLIDE, _HINGE = 0, 2, 3  # types of joints in MuJoCo
 
 
 class Choice(NamedTuple):
@@ -174,27 +173,18 @@ def _mean_velocity(choice: Choice, env: Any) -> Descriptor:
 
 def _ground_axes(model: Any) -> list[int]:
     """Return the axes along which the main body, the first one, can move: x, y or both."""
-    found: set[int] = set()
-    for joint in _joints_of(model, 1):
-        if model.jnt_type[joint] == _FREE:
-            found |= {0, 1}
-        elif model.jnt_type[joint] == _SLIDE:
-            found |= {axis for axis in (0, 1) if abs(model.jnt_axis[joint][axis]) > 0.5}
+    found = list(ground_coordinates(model))
     if not found:
         raise ValueError(
             "its first body cannot move in the ground plane: choose another descriptor="
         )
-    return sorted(found)
+    return found
 
 
 def _joint_range(choice: Choice, env: Any) -> Descriptor:
     """Return how far each joint moved: its highest minus its lowest position in the episode."""
     model, data = env.model, env.data
-    known = {
-        model.joint(i).name or f"joint {i}": i
-        for i in range(model.njnt)
-        if model.jnt_type[i] in (_SLIDE, _HINGE) and not _is_of_root(model, i)
-    }
+    known = own_joints(model)
     names = choice.joints or tuple(known)
     joints = _chosen("joint", names, known, "joints")
     places = [int(model.jnt_qposadr[i]) for i in joints]
@@ -210,21 +200,9 @@ def _joint_range(choice: Choice, env: Any) -> Descriptor:
         value, "final", (0.0,) * len(joints),
         tuple(round(limit, 6) or None for limit in limits),
         tuple(f"range of {name}" for name in names),
-        tuple("m" if model.jnt_type[i] == _SLIDE else "rad" for i in joints),
+        tuple("m" if model.jnt_type[i] == SLIDE else "rad" for i in joints),
         "highest minus lowest position of each joint in the episode", ends.clear,
     )  # fmt: skip
-
-
-def _is_of_root(model: Any, joint: int) -> bool:
-    """Return whether a joint belongs to a body that moves freely or along the ground."""
-    body = model.jnt_bodyid[joint]
-    joints = _joints_of(model, body)
-    moves = any(model.jnt_type[i] in (_FREE, _SLIDE) for i in joints)
-    return bool(model.body_parentid[body] == 0 and moves and len(joints) > 1)
-
-
-def _joints_of(model: Any, body: int) -> list[int]:
-    return [i for i in range(model.njnt) if model.jnt_bodyid[i] == body]
 
 
 _BY_NAME: dict[str, Callable[[Choice, Any], Descriptor]] = {

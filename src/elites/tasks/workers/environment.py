@@ -6,7 +6,6 @@ vectors of 32-bit numbers, and a descriptor of the current state is available af
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any, NamedTuple
 
@@ -25,14 +24,23 @@ class Spec(NamedTuple):
     choice: Choice
     episode_length: int | None = None
     """Largest number of steps of an episode, or None for the environment's own limit."""
-    digests: tuple[tuple[str, str], ...] = ()
-    """Files of the user's own that may run: their absolute paths and SHA-256 digests."""
+    sources: tuple[tuple[str, bytes], ...] = ()
+    """Files of the user's own that may run: their absolute paths and contents.
+
+    A worker does not read these files, so one that is started later runs the same code.
+    """
+
+    def as_json(self) -> str:
+        """Return the specification as JSON. A character of a file's contents is one byte."""
+        sources = [(path, contents.decode("latin-1")) for path, contents in self.sources]
+        return json.dumps(self._replace(sources=sources))
 
     @classmethod
     def of_json(cls, text: str) -> Spec:
-        """Return the specification that was written as JSON."""
-        environment, choice, *others = json.loads(text)
-        return cls(environment, Choice(*choice), *others)
+        """Return the specification that `as_json` has written."""
+        environment, choice, length, sources = json.loads(text)
+        contents = tuple((path, source.encode("latin-1")) for path, source in sources)
+        return cls(environment, Choice(*choice), length, contents)
 
 
 class Environment:
@@ -127,14 +135,12 @@ def _make(spec: Spec) -> Any:
 def _own(spec: Spec, name: str) -> Any:
     """Return the function that FILE.py:FUNCTION names, or None if `name` is no such reference.
 
-    Raises a ValueError if there is no function, or if the file has changed since the user
-    allowed it to run.
+    Only code of `spec.sources` runs. Raises a ValueError if there is no function.
     """
     if not references.is_reference(name):
         return None
     where = references.absolute(name).rpartition(":")[0]
-    if hashlib.sha256(references.source(where)).hexdigest() != dict(spec.digests).get(where):
-        raise ValueError(f"{where} changed while elites was starting. Repeat the command")
+    references.give(where, dict(spec.sources)[where])
     function = references.load(name)
     if not callable(function):
         raise ValueError(f"{name} must be a function, found {references.kind(function)}")

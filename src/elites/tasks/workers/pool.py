@@ -5,7 +5,9 @@ one is started, and its row is repeated. The results do not depend on the number
 order in which they finish, or on who died.
 
 A process keeps one pool, that of the task which it used last. `ELITES_WORKERS` is the number of
-workers. The default is the number of processor cores that this process may use.
+workers. The default is the number of processor cores that this process may use. A worker whose
+episode takes longer than `ELITES_EPISODE_SECONDS` is killed. The default is no limit, but the user
+is warned if there is no answer for a minute.
 """
 
 from __future__ import annotations
@@ -13,21 +15,27 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
+import math
 import os
 import selectors
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from elites import output, words
 from elites.tasks.workers.block import Block, Sizes
 from elites.tasks.workers.connection import Connection
 from elites.tasks.workers.environment import Spec
 from elites.tasks.workers.episode import Network, Outcome
 
 VARIABLE = "ELITES_WORKERS"
+LIMIT = "ELITES_EPISODE_SECONDS"
 TRIES = 3  # deaths of a worker on one row, or at its start, until that is an error
+QUIET = 60.0  # seconds without an answer until the user is warned
+_TICK = 1.0  # seconds between two looks at the clock, at most
 
 
 class Row(NamedTuple):
@@ -39,7 +47,7 @@ class Row(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What all rows of a run have in common."""
+    """Settings shared by all rows of a run."""
 
     length: int
     """Largest number of steps."""
@@ -62,6 +70,21 @@ def count() -> int:
     return int(given)
 
 
+def limit() -> float:
+    """Return the largest number of seconds of an episode, or infinity if there is no limit.
+
+    Raises a ValueError if ELITES_EPISODE_SECONDS is no such number.
+    """
+    given = os.environ.get(LIMIT, "")
+    try:
+        seconds = float(given or math.inf)
+    except ValueError:
+        seconds = math.nan
+    if not seconds > 0:
+        raise ValueError(f"{LIMIT} must be a number of seconds above 0, got '{given}'")
+    return seconds
+
+
 class Pool:
     """Workers of one environment. `name` is that of the task, for messages."""
 
@@ -71,6 +94,8 @@ class Pool:
         self._selector = selectors.DefaultSelector()
         self._facts: dict[str, Any] | None = None
         self._failed_starts = 0  # one after the other
+        self._heard = 0.0  # when the last answer came
+        self._has_warned = False
 
     def facts(self) -> dict[str, Any]:
         """Return what a worker reports of its environment. Starts one if there is none."""
@@ -82,23 +107,25 @@ class Pool:
     def run(self, rows: Sequence[Row], plan: Plan | None, commit: Commit) -> None:
         """Run all rows, and call `commit` with the results of each as it ends.
 
-        Raises a ValueError if the environment raises an error, or if its process dies three times
-        on the same row. No worker is left then.
+        Raises a ValueError if the environment raises an error, or if its process dies or takes too
+        long three times on the same row. No worker is left then.
         """
         waiting, deaths = collections.deque(range(len(rows))), collections.Counter()
+        self._heard, longest = time.monotonic(), limit()
         try:
             self._start(min(count(), len(rows)) or 1)
-            while waiting or self._facts is None or self._is_busy():
+            while waiting or self._facts is None or self._busy():
                 for worker in self._workers:
                     if waiting and plan and worker.ready and worker.row is None:
                         position = waiting.popleft()
                         if not _order(worker, position, rows[position], plan):
                             waiting.appendleft(position)
-                for worker in self._events():
+                for worker in self._events(min(_TICK, longest)):
                     row = worker.row
                     if not self._receive(worker, commit):
                         self._replace(worker, deaths)
                         waiting.extendleft([] if row is None else [row])
+                self._look_at_clock(longest, len(waiting))
         except BaseException:
             self.close(at_once=True)
             raise
@@ -109,8 +136,8 @@ class Pool:
             self._end(self._workers[-1], at_once)
         self._selector.close()
 
-    def _is_busy(self) -> bool:
-        return any(worker.row is not None for worker in self._workers)
+    def _busy(self) -> list[Connection]:
+        return [worker for worker in self._workers if worker.row is not None]
 
     def _start(self, workers: int) -> None:
         """Start workers until there are as many as asked for."""
@@ -130,10 +157,13 @@ class Pool:
                 self._selector.unregister(channel)
         worker.close(at_once)
 
-    def _events(self) -> list[Connection]:
-        """Wait until something happens. Returns the workers that have answered or died."""
+    def _events(self, seconds: float) -> list[Connection]:
+        """Wait until something happens, for at most so many seconds.
+
+        Returns the workers that have answered or died.
+        """
         found = []
-        for key, _ in self._selector.select():
+        for key, _ in self._selector.select(seconds):
             worker, is_answer = key.data
             if is_answer:
                 found.append(worker)
@@ -145,6 +175,7 @@ class Pool:
         """Handle the answers of a worker. Returns False if it has died."""
         answers = worker.answers()
         for answer in answers or []:
+            self._heard = time.monotonic()
             if "ready" in answer:
                 worker.ready, self._facts, self._failed_starts = True, answer["ready"], 0
             elif "row" in answer:
@@ -154,6 +185,25 @@ class Pool:
             else:
                 raise ValueError(f"task '{self.name}': {answer['error']}")
         return answers is not None
+
+    def _look_at_clock(self, longest: float, waiting: int) -> None:
+        """Kill workers whose episodes take too long. Warns once if there was no answer for long.
+
+        `longest` is in seconds, and `waiting` is the number of rows that no worker has yet.
+        """
+        for worker in self._busy():
+            if worker.seconds() > longest:
+                worker.late = True
+                worker.kill()
+        if self._has_warned or time.monotonic() - self._heard < QUIET:
+            return
+        self._has_warned = True
+        rows = waiting + len(self._busy())
+        what = words.counted(rows, "episode") if rows else "the environment to be made"
+        output.warn(
+            f"task '{self.name}': no answer for {QUIET:g} seconds, still waiting for {what}. "
+            f"A step of the environment may hang. {LIMIT}=SECONDS limits the time of an episode"
+        )
 
     def _replace(self, worker: Connection, deaths: collections.Counter[int]) -> None:
         """Start another worker in place of one that has died.
@@ -172,10 +222,8 @@ class Pool:
             self._failed_starts += 1
             number, when = self._failed_starts, "while making the environment"
         if number >= TRIES:
-            raise ValueError(
-                f"task '{self.name}': its process ended {TRIES} times {when} "
-                f"({worker.last_words()})"
-            )
+            how = f"took longer than {LIMIT}={limit():g}" if worker.late else worker.last_words()
+            raise ValueError(f"task '{self.name}': its process ended {TRIES} times {when} ({how})")
         self._start(len(self._workers) + 1)
 
 

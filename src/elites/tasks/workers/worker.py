@@ -1,17 +1,20 @@
 """The main function of a worker process: make an environment, then run the episodes it is told to.
 
-    python -m elites.tasks.workers.worker SOCKET LIFELINE SPEC
+    python -m elites.tasks.workers.worker SOCKET LIFELINE < SPEC
 
 SOCKET and LIFELINE are file descriptors, and SPEC is a `Spec` as JSON. The worker sends a line of
 JSON when its environment is ready, and another after each episode. It ends when its parent closes
 the socket, and at once when the parent closes the lifeline, even in the middle of an episode. The
-system closes both if the parent is killed.
+system closes both if the parent is killed. The processes that the environment has started end with
+the worker: it leads a session of its own.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -31,6 +34,7 @@ _MOST = 65536  # bytes read at once
 def main() -> None:
     """Run the worker until its parent ends it."""
     handle, lifeline = map(int, sys.argv[1:3])
+    atexit.register(_end)  # first, so that it is called last
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     warnings.simplefilter("ignore")
     orders = socket.socket(fileno=handle)
@@ -39,7 +43,7 @@ def main() -> None:
         orders.sendall(json.dumps(message).encode() + b"\n")
 
     try:
-        environment = Environment(Spec.of_json(sys.argv[3]))
+        environment = Environment(Spec.of_json(sys.stdin.read()))
         _silence_mujoco()
     except (Exception, SystemExit) as error:
         return answer({"error": _described(error)})
@@ -88,7 +92,12 @@ def _messages(orders: socket.socket) -> Iterator[tuple[dict[str, Any], list[int]
 def _end_with_parent(lifeline: int) -> None:
     """End this process as soon as the parent closes the other end of a pipe."""
     os.read(lifeline, 1)
-    os._exit(0)
+    _end()
+
+
+def _end() -> None:
+    """Kill this process, and all that the environment has started."""
+    os.killpg(os.getpid(), signal.SIGKILL)
 
 
 def _described(error: BaseException) -> str:

@@ -45,7 +45,10 @@ function numbersOf(who, recording) {
 
 /** Return a text that explains why a recording differs from the evaluation during training. */
 function roundingNote({ trained_on: device, repeatable }) {
-  if (!repeatable) return "The simulator rounds an episode differently in each row of a batch.";
+  if (!repeatable) {
+    return "This simulator may round an episode differently in another row of a batch. Re-evaluation can therefore "
+      + "differ from the archive. The descriptor error of the archive shows by how much.";
+  }
   if (device) return `Trained on ${device}. This recording was computed on the CPU, which rounds differently.`;
   return "This recording was rounded differently from the evaluation. Small differences grow in a robot's motion.";
 }
