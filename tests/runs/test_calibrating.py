@@ -93,7 +93,6 @@ def test_requests_of_another_iteration_are_not_used(run, said, tmp_path):
     [
         (("calibrate", "RUN", "--rounds", 0), "--rounds must be at least 1"),
         (("export", "RUN", "x.onnx", "--actor", "--descriptor", 1.0), "needs 2 finite numbers"),
-        (("export", "RUN", "x.onnx", "--actor", "--cell", 3), "--cell names an elite"),
         (("calibrate", "ME"), "trains no actor that takes a descriptor"),
     ],
 )

@@ -117,7 +117,7 @@ def test_the_example_of_the_docs_needs_no_jax(conditioned, tmp_path):
     ("options", "words"),
     [
         (("policy.txt",), "must end in .onnx or .safetensors"),
-        (("p.onnx", "--actor", "--cell", 3), "choose one of"),
+        (("p.onnx", "--actor", "--cell", 3), "--cell names an elite"),
         (("p.onnx", "--cell", 99), "does not exist: there are 32"),
         (("p.onnx", "--seed", 9), "the run has no seed 9. Its seeds are 0, 1"),
         (("p.onnx", "--descriptor", 1, 2, 3), "2 entries"),
