@@ -8,7 +8,6 @@ every step before the robot falls, a cost of actions and of contacts. It can be 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import jax.numpy as jnp
 
@@ -16,19 +15,11 @@ from elites import physics
 from elites.tasks.models import body_model
 from elites.tasks.omni import motion, motion_layout
 from elites.tasks.task import Array, Task, TaskState
-from elites.tasks.walker import touching
+from elites.tasks.walker import Walking, touching
 
 _FEET = ("$ Body 4", "$ Body 7", "$ Body 10", "$ Body 13")
 _QD_OFFSET = -3240.0  # 3.24 for each step, as in QDax
 _LOW, _HIGH = 0.2, 1.0  # the episode ends when the z of the torso is outside
-
-
-class _Ant(NamedTuple):
-    """Inner state of the task `ant_uni`."""
-
-    bodies: Array  # [13, B]
-    touched: Array  # [4] steps in which each foot touched the ground; the reset counts as one
-    time: Array  # [] steps taken
 
 
 @functools.cache
@@ -47,17 +38,17 @@ def ant_uni() -> Task:
         del key  # the initial pose is fixed
         bodies, sensors = physics.reset(model)
         all_feet, zero = jnp.ones(len(feet)), jnp.float32(0.0)
-        return _state(_Ant(bodies, all_feet, zero), sensors, all_feet, zero)
+        return _state(Walking(bodies, all_feet, zero), sensors, all_feet, zero)
 
     def step(state: TaskState, action: Array) -> TaskState:
-        ant: _Ant = state.inner
+        ant: Walking = state.inner
         bodies, sensors = physics.step(model, ant.bodies, action)
         feet_touch = touching(sensors, feet)
         speed = (bodies[0, 0] - ant.bodies[0, 0]) / model.dt
         contact = jnp.clip(sensors.contact, -1.0, 1.0)
         reward = speed + 1.0 - 0.5 * jnp.sum(action**2) - 5e-4 * jnp.sum(contact**2)
         return _state(
-            _Ant(bodies, ant.touched + feet_touch, ant.time + 1.0), sensors, feet_touch, reward
+            Walking(bodies, ant.touched + feet_touch, ant.time + 1.0), sensors, feet_touch, reward
         )
 
     return Task(
@@ -87,7 +78,7 @@ def ant_uni() -> Task:
     )
 
 
-def _state(ant: _Ant, sensors: physics.Sensors, feet_touch: Array, reward: Array) -> TaskState:
+def _state(ant: Walking, sensors: physics.Sensors, feet_touch: Array, reward: Array) -> TaskState:
     """Return the task state of the ant. `feet_touch` [4] says which feet touch the ground."""
     torso = physics.unpack(ant.bodies[:, 0])
     share = ant.touched / (ant.time + 1.0)

@@ -221,7 +221,7 @@ def _ground_axes(task: str, robot: Robot) -> np.ndarray:
 
 
 def _own(task: str, reference: str, over: Literal["final", "mean"], example: Any) -> Descriptor:
-    """Return the descriptor that a function FILE.py:FUNCTION of the user's own computes."""
+    """Return a descriptor that calls the user's function FILE.py:FUNCTION in every state."""
     compute = own_function(task, "descriptor", reference)
 
     def measure(before: Any, state: Any) -> Array:

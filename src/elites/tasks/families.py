@@ -38,7 +38,7 @@ def whole(text: str) -> int:
 
 
 def numbers(text: str) -> tuple[float, ...]:
-    """Return an option's value as numbers, which are separated by slashes: 0/0.5."""
+    """Split an option's value at its slashes and return the numbers: 0/0.5."""
     try:
         found = tuple(float(part) for part in text.split("/"))
     except ValueError:
@@ -49,7 +49,7 @@ def numbers(text: str) -> tuple[float, ...]:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Return an option's value as names, which are separated by slashes: left_foot/right_foot."""
+    """Split an option's value at its slashes and return the names: left_foot/right_foot."""
     found = tuple(text.split("/"))
     if not all(found) or len(set(found)) < len(found):
         raise ValueError(f"must be different names separated by '/', got '{text}'")

@@ -55,7 +55,7 @@ class Workers:
 
 
 class _Results:
-    """Results of n episodes, which are filled in as the episodes end."""
+    """Arrays for the results of n episodes. A row is filled in when its episode ends."""
 
     def __init__(self, workers: Workers, n: int, record: bool):
         self._low, self._high = workers.low, workers.high

@@ -142,7 +142,7 @@ def _box(low: tuple[float, ...], high: tuple[float, ...], height: float) -> Shap
 
 
 class Capsule(NamedTuple):
-    """Wall on the ground of `ant_maze`: its middle, its length and its direction."""
+    """Wall of `ant_maze`, a capsule on the ground: its middle, its length and its direction."""
 
     x: float
     y: float

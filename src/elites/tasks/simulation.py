@@ -7,6 +7,7 @@ descriptor, the bounds and the options that all simulators share.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import io
 import warnings
@@ -19,7 +20,7 @@ import jax.numpy as jnp
 from elites import names
 from elites.names import Name
 from elites.tasks import bounds, descriptors, geoms
-from elites.tasks.descriptors import Robot
+from elites.tasks.descriptors import Descriptor, Robot
 from elites.tasks.scenes import Scene
 from elites.tasks.task import Array, Task, TaskState
 
@@ -78,39 +79,14 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
     """
     title = names.title(str(name))
     random_start = options.get("random_start", False)
-
-    def reset_world(key: Array) -> Any:
-        return world.reset(key if random_start else jax.random.key(0))
-
     with in_simulator():
-        example = jax.eval_shape(reset_world, jax.random.key(0))
+        example = jax.eval_shape(lambda key: _start(world, random_start, key), jax.random.key(0))
         descriptor = descriptors.make(title, world.robot, options, example)
         low, high = bounds.given(title, descriptor.low, descriptor.high, options)
         size = jax.eval_shape(world.observation, example).shape
     if len(size) != 1:
         raise ValueError(f"task '{title}': its observation must be a vector, got the shape {size}")
-
-    def seen(memory: Any, before: Any, state: Any, reward: Array) -> TaskState:
-        memory, described = descriptor.measure(memory, before, state)
-        return TaskState(
-            inner=_Inner(state, memory),
-            observation=jnp.asarray(world.observation(state), jnp.float32),
-            reward=jnp.asarray(reward, jnp.float32),
-            done=world.done(state),
-            descriptor=described.astype(jnp.float32),
-        )
-
-    def reset(key: Array) -> TaskState:
-        with in_simulator():
-            state = reset_world(key)
-            return seen(descriptor.start(state), state, state, jnp.zeros(()))
-
-    def step(before: TaskState, action: Array) -> TaskState:
-        with in_simulator():
-            old, memory = before.inner
-            state = world.step(old, action)
-            return seen(memory, old, state, world.reward(old, action, state))
-
+    episodes = _Episodes(world, descriptor, random_start)
     return Task(
         name=title,
         observation_size=size[0],
@@ -118,8 +94,8 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
         episode_length=options.get("episode_length", world.episode_length),
         descriptor_low=low,
         descriptor_high=high,
-        reset=reset,
-        step=step,
+        reset=episodes.reset,
+        step=episodes.step,
         episode_descriptor=descriptor.over,
         deterministic=not random_start,
         repeatable=world.repeatable,
@@ -132,6 +108,44 @@ def make(name: Name, world: World, options: dict[str, Any]) -> Task:
         descriptor_names=descriptor.names,
         descriptor_units=descriptor.units,
     )
+
+
+def _start(world: World, random_start: bool, key: Array) -> Any:
+    """Return the simulator's state at the start of an episode, the same for all keys by default."""
+    return world.reset(key if random_start else jax.random.key(0))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Episodes:
+    """The functions `reset` and `step` of a task."""
+
+    world: World
+    descriptor: Descriptor
+    random_start: bool
+
+    def reset(self, key: Array) -> TaskState:
+        """Return the task's state at the start of an episode."""
+        with in_simulator():
+            state = _start(self.world, self.random_start, key)
+            return self._seen(self.descriptor.start(state), state, state, jnp.zeros(()))
+
+    def step(self, before: TaskState, action: Array) -> TaskState:
+        """Return the task's state after one step."""
+        with in_simulator():
+            old, memory = before.inner
+            state = self.world.step(old, action)
+            return self._seen(memory, old, state, self.world.reward(old, action, state))
+
+    def _seen(self, memory: Any, before: Any, state: Any, reward: Array) -> TaskState:
+        """Return the task's state for a state of the simulator, with the descriptor measured."""
+        memory, described = self.descriptor.measure(memory, before, state)
+        return TaskState(
+            inner=_Inner(state, memory),
+            observation=jnp.asarray(self.world.observation(state), jnp.float32),
+            reward=jnp.asarray(reward, jnp.float32),
+            done=self.world.done(state),
+            descriptor=described.astype(jnp.float32),
+        )
 
 
 def _scene(robot: Robot | None) -> Scene | None:

@@ -18,11 +18,11 @@ from elites.tasks.models import body_model
 from elites.tasks.task import Array, Task, TaskState
 
 
-class _Walker(NamedTuple):
-    """Inner state of the task `walker_uni`."""
+class Walking(NamedTuple):
+    """Inner state of a task whose descriptor is the contact of the feet."""
 
     bodies: Array  # [13, B]
-    touched: Array  # [2] steps in which each foot touched the ground; the reset counts as one
+    touched: Array  # [feet] steps in which each touched the ground; the reset counts as one
     time: Array  # [] steps taken
 
 
@@ -37,15 +37,15 @@ def walker_uni() -> Task:
         del key  # the initial pose is fixed
         bodies, sensors = physics.reset(model)
         both = jnp.ones(2)
-        return _state(_Walker(bodies, both, jnp.float32(0.0)), sensors, both, jnp.float32(0.0))
+        return _state(Walking(bodies, both, jnp.float32(0.0)), sensors, both, jnp.float32(0.0))
 
     def step(state: TaskState, action: Array) -> TaskState:
-        walker: _Walker = state.inner
+        walker: Walking = state.inner
         bodies, sensors = physics.step(model, walker.bodies, action)
         feet_touch = touching(sensors, feet)
         speed = (bodies[0, 0] - walker.bodies[0, 0]) / model.dt
         reward = jnp.maximum(speed + 1.0 - 1e-3 * jnp.sum(action**2), 0.0)
-        walker = _Walker(bodies, walker.touched + feet_touch, walker.time + 1.0)
+        walker = Walking(bodies, walker.touched + feet_touch, walker.time + 1.0)
         return _state(walker, sensors, feet_touch, reward)
 
     return Task(
@@ -91,7 +91,7 @@ def _layout(joints: int) -> tuple[tuple[str, int], ...]:
 
 
 def _state(
-    walker: _Walker, sensors: physics.Sensors, feet_touch: Array, reward: Array
+    walker: Walking, sensors: physics.Sensors, feet_touch: Array, reward: Array
 ) -> TaskState:
     """Return the task state of the walker. `feet_touch` [2] says which feet touch the ground."""
     torso = physics.unpack(walker.bodies[:, 0])

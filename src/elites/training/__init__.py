@@ -8,6 +8,7 @@
     seeds.py       an algorithm over a batch of seeds, and how its stages are compiled
     keys.py        random keys of seeds and iterations
     sizes.py       shapes of arrays and the memory that they need
+    starting.py    start from the archive of another run
     outside.py     the stage of a task whose episodes run outside of JAX
     results.py     what training returns: archive, actor, metrics
     ask_tell.py    searches whose policies are evaluated by another program or a robot
