@@ -70,6 +70,8 @@ _PRESETS = {
             pg_steps=3,
             replay_size=3000,
             es_samples=8,
+            cma_copies=8,
+            cma_critic_batch=64,
             es_memory=64,
             novelty_memory=64,
         ),

@@ -21,6 +21,14 @@ ALGORITHMS: dict[str, str] = {
     "dcg_me_unconditioned_actor": "its ablation 3: an actor that sees no descriptor",
     "dcrl_me": "DCRL-MAP-Elites, the successor by the same authors",
     "progress_me": "DCRL-MAP-Elites with a reward for progress, best for final positions",
+    "cma_me": "CMA-ME with improvement emitters",
+    "cma_me_random": "CMA-ME with random direction emitters",
+    "cma_me_optimising": "CMA-ME with optimising emitters",
+    "cma_mae": "CMA-MAE: CMA-ME with an annealed archive",
+    "cma_mega": "CMA-MEGA: exact gradients of fitness and descriptor",
+    "cma_maega": "CMA-MAEGA: CMA-MEGA with an annealed archive",
+    "cma_mega_es": "CMA-MEGA with gradients estimated by an evolution strategy",
+    "cma_mega_td3": "CMA-MEGA with the fitness gradient of a TD3 critic",
 }
 """Title of each algorithm. `algorithms.py` builds them."""
 
@@ -63,7 +71,12 @@ _SYNONYMS = {  # words of other libraries; an empty word is left out
     "tau": "target_update_rate",
     "total": "",
 }
-_SPECIAL = ("distil_", "es_", "progress_")  # names of one algorithm, suggested if no other fits
+_SPECIAL = (
+    "cma_",
+    "distil_",
+    "es_",
+    "progress_",
+)  # of one algorithm, suggested last
 _ITERATIONS = ("generations", "iterations", "iters")
 
 
