@@ -38,7 +38,7 @@ import jax
 import numpy as np
 
 import elites
-from beside_pyribs_parts import BATCH, EMITTERS, GRID, advance, scheduler
+from beside_pyribs_parts import BATCH, GRID, advance, scheduler
 from elites import packages, presets, training
 
 ALGORITHMS = ("me", "cma_me", "cma_mae", "cma_mega", "cma_maega")
@@ -144,7 +144,7 @@ def batched_of(
     algorithm: str, problem: str, seeds: int, **changes: Any
 ) -> tuple[training.Batched, jax.Array]:
     """Return an algorithm of elites over a batch of seeds, and the keys of the seeds."""
-    hp = {**vars(presets.get("vectors").hp), "cma_emitters": EMITTERS, **changes}
+    hp = {**vars(presets.get("vectors").hp), **changes}
     batched = training.Batched(elites.build(problem, algorithm, **hp), seeds)
     return batched, training.seed_keys(range(1, seeds + 1))
 

@@ -19,6 +19,8 @@ from elites.core import cma_es, evaluation
 RECORDED = Path(__file__).parents[1] / "data" / "pyribs_curves.csv"
 HP = {"grid": (100, 100), "batch_size": 540, "cma_emitters": 15, "cma_rank_one": "pyribs"}
 SEEDS = 3
+TASK = "vectors:sphere,dimensions=10"
+SMALL = {"grid": (20, 20), "batch_size": 30, "cma_emitters": 3}
 
 
 @functools.cache
@@ -83,9 +85,7 @@ def test_thresholds_of_cma_mae_rise_towards_the_elites():
 
 @functools.cache
 def mega_step():
-    algorithm = elites.build(
-        "vectors:sphere,dimensions=10", "cma_mega", grid=(20, 20), batch_size=30, cma_emitters=3
-    )
+    algorithm = elites.build(TASK, "cma_mega", **SMALL)
     key = jax.random.key(0)
     state = jax.jit(algorithm.start)(key)
     (exchange,) = algorithm.rounds
@@ -139,19 +139,12 @@ def test_points_move_to_the_weighted_mean_of_the_better_half():
 
 def test_a_point_without_parents_stays():
     """With selection by filter, pyribs would move it to 0."""
-    algorithm = elites.build(
-        "vectors:sphere,dimensions=10",
-        "cma_mega",
-        grid=(20, 20),
-        batch_size=30,
-        cma_emitters=3,
-        cma_selection="filter",
-        cma_restart="basic",
-    )
+    rules = {"cma_selection": "filter", "cma_restart": "basic"}
+    algorithm = elites.build(TASK, "cma_mega", **SMALL, **rules)
     _, state, request = mega_step()
     results = algorithm.evaluate(request)
     best = state._replace(archive=state.archive._replace(fitness=jnp.full(400, 1e6)))
-    after, _ = algorithm.rounds[0].tell(best, request, results)
+    after, _ = jax.jit(algorithm.rounds[0].tell)(best, request, results)
     np.testing.assert_array_equal(after.points, state.points)
     assert int(after.restarts) == int(state.restarts)
 
@@ -166,3 +159,25 @@ def test_failed_evaluations_do_not_spoil_an_emitter():
     for leaf in jax.tree.leaves((after.points, after.gaussians)):
         assert np.isfinite(leaf).all()
     np.testing.assert_array_equal(after.archive.fitness, state.archive.fitness)
+
+
+def test_a_run_with_an_annealed_archive_starts_from_a_plain_one():
+    """The elites are kept, and the thresholds begin at the minimum."""
+    algorithm = elites.build(TASK, "cma_mae", **SMALL, archive_minimum=3.0)
+    plain = archives.empty(algorithm.centroids(), 10)
+    plain = plain._replace(
+        policies=plain.policies.at[0].set(7.0), fitness=plain.fitness.at[0].set(50.0)
+    )
+    state = jax.jit(lambda k, a: algorithm.start(k, archive=a))(jax.random.key(0), plain)
+    assert (state.archive.policies[0] == 7.0).all()
+    assert float(state.archive.threshold[0]) == 3.0
+    assert not state.archive.reached[0]
+    assert state.archive.reached.any()
+
+
+def test_large_networks_have_separable_covariances():
+    algorithm = elites.build("point_omni", "cma_mae", batch_size=64)
+    state = jax.eval_shape(algorithm.start, jax.random.key(0), algorithm.centroids())
+    after, _ = jax.eval_shape(algorithm.step, state, jax.random.key(0))
+    assert algorithm.policy.size > 10_000
+    assert after.gaussians.covariance.shape == (8, algorithm.policy.size)
