@@ -51,6 +51,9 @@ _PRESETS = {
             actor_hidden=(128, 128),
             critic_hidden=(128, 128),
             replay_size=200_000,
+            pbt_episodes=4,
+            pbt_steps=600,
+            pbt_replay_size=20_000,
         ),
     ),
     "smoke": Preset(
@@ -72,6 +75,11 @@ _PRESETS = {
             es_samples=8,
             es_memory=64,
             novelty_memory=64,
+            pbt_population=5,
+            pbt_offspring=4,
+            pbt_episodes=2,
+            pbt_steps=6,
+            pbt_replay_size=1000,
         ),
     ),
 }

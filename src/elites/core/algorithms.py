@@ -8,6 +8,7 @@
     dcg_me_*    its three ablations
     dcrl_me     DCRL-MAP-Elites, by the same authors: the actor is injected as offspring
     progress_me the same with a reward for progress and standardised observations; not published
+    pbt_me      PBT-MAP-Elites: a population of TD3 agents with hyperparameters of their own
 
 The numbers come from `hyperparameters.py`; the defaults are the paper's table.
 """
@@ -18,7 +19,7 @@ import dataclasses
 from collections.abc import Callable
 from functools import partial
 
-from elites.core import catalogue, map_elites, map_elites_es
+from elites.core import catalogue, map_elites, map_elites_es, pbt_map_elites
 from elites.core.algorithm import Algorithm
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
@@ -238,6 +239,15 @@ def me_es(problem: Problem, hp: Hyperparameters) -> Algorithm:
     return map_elites_es.algorithm(map_elites_es.Spec(problem, hp))
 
 
+def pbt_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
+    """Return the algorithm PBT-MAP-Elites on a problem."""
+    steps = _checked_steps("pbt_steps", hp.pbt_steps, hp)
+    # Actors are archived, so they have a policy's layers.
+    learner = make_td3(problem, hp, actor_hidden=hp.policy_hidden)
+    learner = dataclasses.replace(learner, steps=steps)
+    return pbt_map_elites.algorithm(pbt_map_elites.Spec(problem, hp, learner))
+
+
 def _ablation(name: str, **choices: bool) -> Callable[[Problem, Hyperparameters], Algorithm]:
     return partial(dcg_me, name=name, **choices)
 
@@ -255,6 +265,7 @@ ALGORITHMS: dict[str, Callable[[Problem, Hyperparameters], Algorithm]] = {
     "dcg_me_unconditioned_actor": _ablation("dcg_me_unconditioned_actor", actor_conditioned=False),
     "dcrl_me": dcrl_me,
     "progress_me": progress_me,
+    "pbt_me": pbt_me,
 }
 
 

@@ -21,6 +21,7 @@ ALGORITHMS: dict[str, str] = {
     "dcg_me_unconditioned_actor": "its ablation 3: an actor that sees no descriptor",
     "dcrl_me": "DCRL-MAP-Elites, the successor by the same authors",
     "progress_me": "DCRL-MAP-Elites with a reward for progress, best for final positions",
+    "pbt_me": "PBT-MAP-Elites: a population of TD3 agents with hyperparameters of their own",
 }
 """Title of each algorithm. `algorithms.py` builds them."""
 
@@ -63,7 +64,12 @@ _SYNONYMS = {  # words of other libraries; an empty word is left out
     "tau": "target_update_rate",
     "total": "",
 }
-_SPECIAL = ("distil_", "es_", "progress_")  # names of one algorithm, suggested if no other fits
+_SPECIAL = (
+    "distil_",
+    "es_",
+    "pbt_",
+    "progress_",
+)  # names of one algorithm, suggested if no other fits
 _ITERATIONS = ("generations", "iterations", "iters")
 
 

@@ -17,7 +17,7 @@ from elites.core.networks import MLP
 from elites.core.normalisation import Statistics
 from elites.core.novelty import Memory
 from elites.core.progress import Progress
-from elites.core.replay import Layout, Replay
+from elites.core.replay import Layout, Replay, transition_layout
 from elites.core.schedule import Schedule
 from elites.core.standardisation import Moments
 from elites.core.td3 import TD3, TD3State
@@ -226,10 +226,7 @@ class Spec:
         or progress, and "next_state_descriptor" only for progress. Both are in task units.
         """
         problem = self.problem
-        layout = {
-            "observation": problem.observation_size, "action": problem.action_size, "reward": 1,
-            "next_observation": problem.observation_size, "done": 1, "truncation": 1,
-        }  # fmt: skip
+        layout = transition_layout(problem.observation_size, problem.action_size)
         if any(learner.td3.critic_conditioned for learner in self.learners):
             layout |= {"descriptor": problem.descriptor_size, "target": problem.descriptor_size}
         if self.rewards_novelty or self.rewards_progress:
