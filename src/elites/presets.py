@@ -54,6 +54,7 @@ _PRESETS = {
             pbt_episodes=4,
             pbt_steps=600,
             pbt_replay_size=20_000,
+            dns_population=256,
         ),
     ),
     "smoke": Preset(
@@ -80,6 +81,7 @@ _PRESETS = {
             pbt_episodes=2,
             pbt_steps=6,
             pbt_replay_size=1000,
+            dns_population=24,
         ),
     ),
 }

@@ -9,6 +9,7 @@
     dcrl_me     DCRL-MAP-Elites, by the same authors: the actor is injected as offspring
     progress_me the same with a reward for progress and standardised observations; not published
     pbt_me      PBT-MAP-Elites: a population of TD3 agents with hyperparameters of their own
+    dns         dominated novelty search: GA on a population that competes without cells
 
 The numbers come from `hyperparameters.py`; the defaults are the paper's table.
 """
@@ -232,6 +233,15 @@ def progress_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
     return map_elites.algorithm(Spec("progress_me", problem, hp, variations, (learner,)))
 
 
+def dns(problem: Problem, hp: Hyperparameters) -> Algorithm:
+    """Return the algorithm dominated novelty search on a problem.
+
+    Its parents come from its population. The archive only records what it finds.
+    """
+    variations = (Variation("ga", hp.batch_size, ga),)
+    return map_elites.algorithm(Spec("dns", problem, hp, variations, population=hp.dns_population))
+
+
 def me_es(problem: Problem, hp: Hyperparameters) -> Algorithm:
     """Return the algorithm MAP-Elites-ES on a problem."""
     if hp.es_samples % 2:
@@ -266,6 +276,7 @@ ALGORITHMS: dict[str, Callable[[Problem, Hyperparameters], Algorithm]] = {
     "dcrl_me": dcrl_me,
     "progress_me": progress_me,
     "pbt_me": pbt_me,
+    "dns": dns,
 }
 
 

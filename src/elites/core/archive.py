@@ -9,7 +9,7 @@ or descriptor is not finite is rejected and cannot displace another.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,13 @@ class Archive(NamedTuple):
     centroids: Array  # [C, D]
     origin: Array  # [C] int32: which variation made the elite, EMPTY where there is none
     born: Array  # [C] int32: the iteration in which the elite was added
+
+
+class Solutions(Protocol):
+    """An archive, or another collection of solutions to draw from."""
+
+    @property
+    def fitness(self) -> Array: ...  # [C], -inf where there is no solution
 
 
 class Addition(NamedTuple):
@@ -67,7 +74,7 @@ def empty(centroids: Array, policy_size: int) -> Archive:
     )
 
 
-def filled(archive: Archive) -> Array:
+def filled(archive: Solutions) -> Array:
     """Return a boolean array [cells]: whether each cell holds an elite."""
     return archive.fitness > -jnp.inf
 
@@ -121,7 +128,7 @@ def add(
     return Addition(archive, added, ~accepted)
 
 
-def sample(archive: Archive, key: Array, count: int) -> Array:
+def sample(archive: Solutions, key: Array, count: int) -> Array:
     """Return the indices [count] of filled cells, drawn uniformly with replacement.
 
     If no cell is filled, the indices are out of range, and indexing with them yields the last cell.

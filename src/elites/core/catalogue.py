@@ -22,6 +22,7 @@ ALGORITHMS: dict[str, str] = {
     "dcrl_me": "DCRL-MAP-Elites, the successor by the same authors",
     "progress_me": "DCRL-MAP-Elites with a reward for progress, best for final positions",
     "pbt_me": "PBT-MAP-Elites: a population of TD3 agents with hyperparameters of their own",
+    "dns": "dominated novelty search: a population that competes without cells",
 }
 """Title of each algorithm. `algorithms.py` builds them."""
 
@@ -64,12 +65,8 @@ _SYNONYMS = {  # words of other libraries; an empty word is left out
     "tau": "target_update_rate",
     "total": "",
 }
-_SPECIAL = (
-    "distil_",
-    "es_",
-    "pbt_",
-    "progress_",
-)  # names of one algorithm, suggested if no other fits
+# Names of one algorithm, suggested if no other fits.
+_SPECIAL = ("distil_", "dns_", "es_", "pbt_", "progress_")
 _ITERATIONS = ("generations", "iterations", "iters")
 
 

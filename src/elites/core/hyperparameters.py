@@ -166,6 +166,10 @@ class Hyperparameters:
     """Range of the bound on the smoothing noise of an agent of `pbt_me`."""
     pbt_exploration_noise: tuple[float, float] = (0.0, 0.2)
     """Range of the standard deviation of the noise on the actions of an agent of `pbt_me`."""
+    dns_population: int = 1024
+    """Solutions in the population of `dns`."""
+    dns_neighbours: int = 3
+    """Nearest fitter solutions that define the competition fitness of `dns`."""
     distil_steps: int = 1000
     """Gradient steps in an iteration of 'elites distil'."""
     distil_batch_size: int = 1024

@@ -22,6 +22,7 @@ from elites.core import (
     averaging,
     counter,
     distances,
+    dominated_novelty,
     networks,
     normalisation,
     novelty,
@@ -103,18 +104,26 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
         rejected=zero,
         moments=standardisation.unit(seen) if spec.standardises else None,
         statistics=normalisation.none_yet(seen) if spec.hp.normalise_observations else None,
+        population=dominated_novelty.empty(spec.population, spec.policy.size, size)
+        if spec.population
+        else None,
     )
 
 
 def first(spec: Spec, state: State, key: Array) -> Request:
     """Return the first request of a run: random policies, and rollouts of the untrained actor.
 
-    The actor's target descriptors are drawn from the state's archive.
+    The actor's target descriptors are drawn from the state's archive. A search with a population
+    that starts from an archive evaluates random elites instead, which then are its population.
     """
     keys = StartKeys.of(key)
     random_policy = functools.partial(networks.init, spec.policy)
+    policies = jax.vmap(random_policy)(jax.random.split(keys.policies, spec.batch))
+    if spec.population:
+        elites = state.archive.policies[archives.sample(state.archive, keys.learners, spec.batch)]
+        policies = jnp.where(archives.filled(state.archive).any(), elites, policies)
     request = Request(
-        policies=jax.vmap(random_policy)(jax.random.split(keys.policies, spec.batch)),
+        policies=policies,
         origins=jnp.zeros(spec.batch, jnp.int32),
         targets=jnp.zeros((spec.batch, spec.problem.descriptor_size)),
         actor=actor(spec, state),
@@ -251,6 +260,12 @@ def tell(
         env_steps=counter.add(state.env_steps, evaluation.steps.sum()),
         rejected=state.rejected + failed.sum().astype(jnp.uint32),
     )
+    if state.population is not None:
+        population = dominated_novelty.survivors(
+            state.population, request.policies[:n], results, spec.hp.dns_neighbours,
+            spec.problem.weights,
+        )  # fmt: skip
+        state = state._replace(population=population)
     state = scaling.measured(spec, state, evaluation)
     if spec.learners:
         state = store(spec, state, request, evaluation)

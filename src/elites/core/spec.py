@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from elites.core import averaging
 from elites.core.archive import Archive
+from elites.core.dominated_novelty import Population
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
 from elites.core.normalisation import Statistics
@@ -39,6 +40,7 @@ class State(NamedTuple):
     rejected: Array  # [] uint32
     moments: Moments | None = None  # of observations, for a learner that standardises them
     statistics: Statistics | None = None  # of observations, for a run that normalises them
+    population: Population | None = None  # of a search in which parents do not come from cells
 
 
 class Offspring(NamedTuple):
@@ -118,6 +120,11 @@ class Spec:
     """The first is the main one: its actor is kept with the run, and rolled out."""
     actor_rollouts: int = 0
     """Descriptors of the archive at which each iteration rolls the main actor out."""
+    population: int = 0
+    """Solutions of the population that the GA draws parents from, see `dominated_novelty`.
+
+    0 draws them from the archive.
+    """
 
     def __post_init__(self):
         if not self.variations:
