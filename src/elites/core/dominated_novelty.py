@@ -31,8 +31,13 @@ class Population(NamedTuple):
     descriptors: Array  # [N, D] in task units
 
 
-def empty(capacity: int, policy_size: int, descriptor_size: int) -> Population:
-    """Return a population without solutions, with room for `capacity` of them."""
+def empty(capacity: int, policy_size: int, descriptor_size: int) -> Population | None:
+    """Return a population without solutions, with room for `capacity` of them.
+
+    Returns None if `capacity` is 0, for algorithms that have no population.
+    """
+    if not capacity:
+        return None
     return Population(
         policies=jnp.zeros((capacity, policy_size)),
         fitness=jnp.full(capacity, -jnp.inf, jnp.float32),
@@ -59,12 +64,19 @@ def competition(fitness: Array, points: Array, neighbours: int) -> Array:
 
 
 def survivors(
-    population: Population, policies: Array, results: Results, neighbours: int, weights: Weights
-) -> Population:
+    population: Population | None,
+    policies: Array,
+    results: Results,
+    neighbours: int,
+    weights: Weights,
+) -> Population | None:
     """Return the solutions that survive of a population and b evaluated policies [b, P].
 
-    Failed evaluations do not enter it. `weights` are the axis weights of distances.
+    Failed evaluations do not enter it. `weights` are the axis weights of distances. Returns None
+    if there is no population.
     """
+    if population is None:
+        return None
     fitness = jnp.where(averaging.failed(results), -jnp.inf, results.fitness)
     descriptors = jnp.where(jnp.isfinite(fitness)[:, None], results.descriptors, 0.0)
     new = Population(policies, fitness, descriptors)

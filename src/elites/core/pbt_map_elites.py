@@ -28,11 +28,12 @@ from elites.core import averaging, counter, normalisation, population
 from elites.core import replay as replays
 from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
+from elites.core.cells import Cells
 from elites.core.evaluation import evaluate
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
 from elites.core.normalisation import Statistics
-from elites.core.population import Agents, Traits, replaced, taken
+from elites.core.population import Agents, Counts, Traits, replaced, taken
 from elites.core.replay import Layout, Replay
 from elites.core.sampling import uniform_index
 from elites.core.td3 import TD3, Losses
@@ -69,21 +70,22 @@ class Spec:
 
     def __post_init__(self):
         averaging.check(self.problem, self.hp)
-        if self.copying + self.drawing + self.best > self.hp.pbt_population:
+        Counts.of(self.hp)  # raises if they do not fit
+        problem, hp = self.problem, self.hp
+        if hp.pbt_replay_size < hp.td3_batch_size:
             raise ValueError(
-                f"pbt_best, pbt_copying and pbt_drawing are {self.best}, {self.copying} and "
-                f"{self.drawing} agents, more than pbt_population, {self.hp.pbt_population}"
+                f"pbt_replay_size must be at least td3_batch_size, got {hp.pbt_replay_size} and "
+                f"{hp.td3_batch_size}"
             )
-        if self.hp.pbt_replay_size < self.td3.batch_size:
+        if problem.outside is not None or problem.vectors is not None:
             raise ValueError(
-                f"pbt_replay_size must be at least td3_batch_size, got {self.hp.pbt_replay_size} "
-                f"and {self.td3.batch_size}"
+                f"pbt_me needs episodes with noise on actions, which task '{problem.name}' does "
+                f"not have. Use {'pga_me' if problem.vectors is None else 'me or dns'}"
             )
-        if self.problem.outside is not None:
-            raise ValueError(
-                f"pbt_me needs noise on actions, which the worker processes of "
-                f"'{self.problem.name}' do not add. Use pga_me or another algorithm"
-            )
+
+    @property
+    def cells(self) -> Cells:
+        return Cells.of(self.problem, self.hp)
 
     @property
     def policy(self) -> MLP:
@@ -101,21 +103,6 @@ class Spec:
         return self.hp.evaluations_per_policy * self.candidates
 
     @property
-    def best(self) -> int:
-        """Number of agents that are copied."""
-        return max(1, round(self.hp.pbt_best * self.hp.pbt_population))
-
-    @property
-    def copying(self) -> int:
-        """Number of agents that become a copy of one of the best."""
-        return round(self.hp.pbt_copying * self.hp.pbt_population)
-
-    @property
-    def drawing(self) -> int:
-        """Number of agents that become an elite of the archive."""
-        return round(self.hp.pbt_drawing * self.hp.pbt_population)
-
-    @property
     def layout(self) -> Layout:
         """Width of each column of a replay buffer, by name."""
         return replays.transition_layout(self.problem.observation_size, self.problem.action_size)
@@ -126,8 +113,9 @@ def algorithm(spec: Spec) -> Algorithm[State]:
     bind, hp = functools.partial, spec.hp
     noisy_episodes = hp.pbt_population * hp.pbt_episodes
     return Algorithm(
-        name="pbt_me", problem=spec.problem, policy=spec.policy, cells=hp.cells, origins=ORIGINS,
-        offspring={"agent": hp.pbt_population, "ga": hp.pbt_offspring}, batch=spec.episodes,
+        name="pbt_me", problem=spec.problem, policy=spec.policy, cells=spec.cells.count,
+        origins=ORIGINS, offspring={"agent": hp.pbt_population, "ga": hp.pbt_offspring},
+        batch=spec.episodes,
         actor_rollouts=0, padded_batch=padded_size(spec.episodes), main_td3=spec.td3,
         replay_layout=spec.layout, hp=hp,
         init=bind(init, spec), first=bind(first, spec), train=bind(train, spec),
@@ -205,13 +193,14 @@ def exploit(spec: Spec, state: State, key: Array) -> tuple[Agents, Replay]:
     """
     best_key, cell_key, trait_key = jax.random.split(key, 3)
     n, none = spec.hp.pbt_population, ~archives.filled(state.archive).any()
+    counts = Counts.of(spec.hp)
     order = jnp.argsort(-state.fitness)  # the fittest first
-    rows = order[n - spec.copying - spec.drawing :]
-    drawing, copying = rows[: spec.drawing], rows[spec.drawing :]
-    chosen = order[uniform_index(best_key, copying.shape, jnp.int32(spec.best))]
+    rows = order[n - counts.copying - counts.drawing :]
+    drawing, copying = rows[: counts.drawing], rows[counts.drawing :]
+    chosen = order[uniform_index(best_key, copying.shape, jnp.int32(counts.best))]
     source = jnp.arange(n).at[copying].set(chosen)
     agents, replay = taken((taken(state.agents, jnp.arange(n)), state.replay), source)
-    cells = archives.sample(state.archive, cell_key, spec.drawing)
+    cells = archives.sample(state.archive, cell_key, counts.drawing)
     # Without any elite, agents go on as they are.
     agents = replaced(agents, jnp.where(none, n, drawing), elites(state, cells))
     traits = population.draw_traits(spec.hp, trait_key, len(rows))
@@ -292,11 +281,11 @@ def tell(
     origins, iteration = request.origins[: spec.candidates], state.iteration + 1
     addition = archives.add(
         state.archive, state.agents.actors, **results._asdict(), origin=origins,
-        iteration=iteration, weights=spec.problem.weights,
+        iteration=iteration, cells=spec.cells,
     )  # fmt: skip
     # A cell gets at most one new elite, so no two rows are written to the same place.
-    cells = archives.cell_of(state.archive, results.descriptors, spec.problem.weights)
-    place = jnp.where(addition.added, cells, spec.hp.cells)
+    cell = spec.cells.index(state.archive.centroids, results.descriptors)
+    place = jnp.where(addition.added, cell, spec.cells.count)
     critics = replaced(state.elite_critics, place, state.agents.critics)
     traits = replaced(state.elite_traits, place, state.agents.traits)
     n = spec.hp.pbt_population

@@ -43,6 +43,30 @@ class Agents(NamedTuple):
     traits: Traits  # [n]
 
 
+class Counts(NamedTuple):
+    """Numbers of agents that are copied, that copy, and that are drawn from the archive."""
+
+    best: int
+    copying: int
+    drawing: int
+
+    @classmethod
+    def of(cls, hp: Hyperparameters) -> Counts:
+        """Return the numbers that the hyperparameters choose.
+
+        Raises a ValueError if they are more than the agents of the population.
+        """
+        n = hp.pbt_population
+        best = max(1, round(hp.pbt_best * n))
+        counts = cls(best, round(hp.pbt_copying * n), round(hp.pbt_drawing * n))
+        if sum(counts) > n:
+            raise ValueError(
+                f"pbt_best, pbt_copying and pbt_drawing are {counts.best}, {counts.copying} and "
+                f"{counts.drawing} agents, together more than pbt_population, {n}"
+            )
+        return counts
+
+
 def draw(learner: TD3, hp: Hyperparameters, key: Array, count: int) -> Agents:
     """Return `count` agents with random networks and traits."""
     network_key, trait_key = jax.random.split(key)

@@ -48,7 +48,7 @@ class Elite:
         return networks.apply(self.network, layers, seen)
 
 
-class Cells(NamedTuple):
+class ArchiveArrays(NamedTuple):
     """An archive as NumPy arrays with one row per cell, including empty cells. See `Archive`."""
 
     policies: np.ndarray  # [C, P]
@@ -63,7 +63,8 @@ class Elites(Sequence[Elite]):
     """The archive of one seed: a sequence of its elites, without the empty cells."""
 
     def __init__(self, archive: Archive, algorithm: Algorithm):
-        self.arrays = Cells(*map(np.asarray, archive))
+        columns = (getattr(archive, name) for name in ArchiveArrays._fields)
+        self.arrays = ArchiveArrays(*map(np.asarray, columns))
         self.algorithm = algorithm
         self.cells = np.flatnonzero(np.isfinite(self.arrays.fitness))
 
