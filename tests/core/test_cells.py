@@ -89,7 +89,7 @@ def test_centroids_come_from_a_file(tmp_path):
     ("text", "message"),
     [
         ("0.1,0.2,0.3\n", "need 2 columns"),
-        ("0.1,word\n", "cannot read centroids"),
+        ("0.1,word\n", "cannot be read as a table of numbers"),
         ("0.1,0.2\n0.1,1.5\n", r"in row 2 lies outside of the descriptor's bounds"),
         ("0.1,0.2\n0.1,0.2\n", "some centroids are equal"),
         ("0.1,nan\n", "in row 1 lies outside"),
@@ -100,5 +100,5 @@ def test_a_file_that_holds_no_centroids_is_refused(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_centroids(str(path), (0.0, 0.0), (1.0, 1.0))
-    with pytest.raises(ValueError, match="cannot read centroids"):
+    with pytest.raises(ValueError, match="cannot be read as a table of numbers"):
         read_centroids(str(tmp_path / "missing.csv"), (0.0, 0.0), (1.0, 1.0))

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from elites import arrays
 from elites.core import distances
 from elites.core.centroids import box_centroids
 from elites.core.hyperparameters import Hyperparameters
@@ -111,15 +112,7 @@ def read_centroids(file: str, low: tuple[float, ...], high: tuple[float, ...]) -
 
     Raises a ValueError if the file cannot be read or does not fit a descriptor with these bounds.
     """
-    path = Path(file)
-    try:
-        if path.suffix == ".npy":
-            found = np.load(path, allow_pickle=False)
-        else:
-            found = np.loadtxt(path, delimiter=",", ndmin=2)
-        found = np.asarray(found, np.float32)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file}: cannot read centroids: {error}") from None
+    found = arrays.read_table(Path(file)).astype(np.float32)
     if found.ndim != 2 or not len(found) or found.shape[1] != len(low):
         raise ValueError(
             f"{file}: centroids need {len(low)} columns, one for each descriptor axis, and at "

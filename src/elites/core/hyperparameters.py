@@ -125,11 +125,12 @@ class Hyperparameters:
     progress_weight_end: float = 0.5
     """Coverage at which the weight of progress has its final value."""
     progress_discount: float | None = None
-    """Discount of `progress_me`. None uses 0.95, or 0.9 where it rewards outcomes."""
+    """Discount of `progress_me`. None uses 0.95, or 0.99 where it rewards outcomes."""
     progress_batch_size: int = 256
     """Transitions in a minibatch of `progress_me`. Its PG variation uses `td3_batch_size`."""
-    progress_learning_rate: float = 1e-3
-    """Learning rate of the actor and the critics of `progress_me`."""
+    progress_learning_rate: float | None = None
+    """Learning rate of the actor and the critics of `progress_me`. None uses 1e-3, or 3e-4 where it
+    rewards outcomes."""
     progress_final_rate: float = 0.2
     """Factor on this learning rate when the archive has filled."""
     progress_rate_start: float = 0.6
@@ -241,7 +242,7 @@ _RATES = ("discount", "target_update_rate", "progress_discount", "progress_reach
 _POSITIVE = ("policy_learning_rate", "actor_learning_rate", "critic_learning_rate",
              "es_learning_rate", "es_sigma", "lengthscale", "distil_learning_rate",
              "progress_learning_rate", "progress_final_weight", "progress_final_rate")  # fmt: skip
-_OPTIONAL = ("lengthscale", "progress_discount", "qd_offset")
+_OPTIONAL = ("lengthscale", "progress_discount", "progress_learning_rate", "qd_offset")
 _CHOICES = {"activation": get_args(Activation), "average": get_args(Average)}
 
 
