@@ -11,7 +11,7 @@ import numpy as np
 
 from elites import names, references
 from elites.core.networks import MLP
-from elites.core.types import Evaluation, Transitions
+from elites.core.types import ActionNoise, Evaluation, Transitions
 from elites.names import Name
 from elites.tasks import bounds
 from elites.tasks.task import Task
@@ -37,13 +37,20 @@ class Workers:
     high: tuple[float, ...]
 
     def run(
-        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray, record: bool
+        self,
+        policies: Sequence[tuple[MLP, np.ndarray]],
+        seeds: np.ndarray,
+        record: bool,
+        noise: ActionNoise | None = None,
     ) -> Evaluation:
         """Run n episodes and return their results as NumPy arrays. See `Outside.run`."""
         rows = [
             Row(Network(network.sizes, network.activation), parameters, int(seed))
             for (network, parameters), seed in zip(policies, seeds, strict=True)
         ]
+        if noise is not None:
+            each = zip(rows, noise.deviations, noise.seeds, strict=True)
+            rows = [row._replace(noise=(float(scale), int(seed))) for row, scale, seed in each]
         largest = max((network.size for network, _ in policies), default=0)
         sizes = Sizes(
             largest, self.episode_length, self.observation_size, self.action_size, len(self.low)
