@@ -30,7 +30,6 @@ from elites.core.types import (
     padded_size,
 )
 
-
 # Folding i into a key gives the i-th key of a split, so this is larger than any number of rows. It
 # is not the number that `replay.thin` uses.
 _NOISE = 2**32 - 2
