@@ -17,7 +17,7 @@ import pytest
 import elites
 import quick
 from elites import training
-from elites.core import pbt_map_elites, population, td3
+from elites.core import networks, pbt_map_elites, population, td3
 from elites.core import replay as replays
 from elites.core.algorithms import make_td3
 from elites.core.population import Agents, Counts, Traits
@@ -253,18 +253,20 @@ def test_a_random_part_of_too_many_steps_is_stored():
 
 @pytest.fixture(scope="module")
 def trained():
-    """Return an algorithm over two seeds, and its states from the start on."""
-    sizes = {**SIZES, "pbt_exploration_noise": (0.3, 0.3), "pbt_episodes": 3}
+    """Return an algorithm over two seeds, its states, and a request for exploration with results.
+
+    The sizes are those of tests/core/test_algorithms.py: nothing is compiled twice.
+    """
     with quick.compiling():
-        batched = training.Batched(elites.build("point_omni", "pbt_me", **sizes), 2)
+        batched = training.Batched(elites.build("point_omni", "pbt_me", **SMALL), 2)
         keys = training.seed_keys((3, 4))
         state = batched.start(training.iteration_keys(keys, 0))
         states = [jax.tree.map(np.array, state)]
         for i in (1, 2, 3):
             state, _ = batched.step(state, training.iteration_keys(keys, i))
             states.append(jax.tree.map(np.array, state))
-        noisy = batched.algorithm.rounds[0].ask
-        request = batched.over_seeds(noisy)(state, training.iteration_keys(keys, 4))
+        request = batched.compiled.rounds[0].ask(state, training.iteration_keys(keys, 4))
+        request = request._replace(action_noise=jnp.full((2, 10), 0.3))
         evaluation = batched.compiled.evaluate(request)
     return batched, states, request, jax.tree.map(np.asarray, evaluation)
 
@@ -289,7 +291,7 @@ def test_critics_and_traits_beside_the_archive_belong_to_the_elites(trained):
                 np.testing.assert_array_equal(now.elite_critics[cell], critics[row])
                 for mine, theirs in zip(now.elite_traits, traits, strict=True):
                     assert mine[cell] == theirs[row]
-    assert changed > 20
+    assert changed > 12
 
 
 def test_the_second_half_repeats_from_saved_arrays(trained):
@@ -305,45 +307,41 @@ def test_the_second_half_repeats_from_saved_arrays(trained):
 def test_exploration_adds_noise_to_actions_and_archives_nothing(trained):
     batched, _, request, evaluation = trained
     steps, network = evaluation.transitions, batched.algorithm.policy
-    assert request.policies.shape[1] == 10 * 3
-    from elites.core import networks
-
+    assert request.policies.shape[1] == 5 * 2
     layers = networks.unflatten(network, request.policies[0])
     clean = np.stack([networks.apply_each(network, layers, o) for o in steps.observation[0]])
     assert (np.abs(steps.action) <= 1).all()
     inside = np.abs(clean) < 0.3  # where clipping is rare
     noise = (steps.action[0] - clean)[inside]
-    assert noise.size > 50
+    assert noise.size > 100
     assert abs(noise.std() - 0.3) < 0.05
     assert abs(noise.mean()) < 0.06
     # Episodes of one agent have noise of their own.
-    assert not np.array_equal(steps.action[0, 0, 0], steps.action[0, 0, 10])
-    assert batched.algorithm.evaluations_per_iteration == 30 + 13
+    np.testing.assert_array_equal(request.policies[:, 0], request.policies[:, 5])
+    assert not np.array_equal(steps.action[0, 0, 0], steps.action[0, 0, 5])
+    assert batched.algorithm.evaluations_per_iteration == 10 + 9
 
 
 def test_ask_and_tell_explores_with_noise():
-    """From outside, a search is asked for noisy episodes before the evaluation."""
-    sizes = {**SIZES, "pbt_exploration_noise": (0.3, 0.3), "pbt_offspring": 2}
-    search = elites.ask_tell("point_omni", "pbt_me", seed=0, **sizes)
+    """From outside, a search is asked for noisy episodes after the start."""
+    search = elites.ask_tell("point_omni", "pbt_me", seed=0, **SMALL)
     rng = np.random.default_rng(0)
 
-    def answer():
-        asked, length = search.ask(), 4
-        seen = rng.normal(size=(length + 1, len(asked), 3)).astype(np.float32)
-        actions = np.stack([asked.act(now) for now in seen[:-1]])
-        episodes = [
-            elites.Episode(seen[:, i], actions[:, i], rng.normal(size=length))
-            for i in range(len(asked))
-        ]
-        search.tell(rng.normal(size=len(asked)), rng.uniform(-1, 1, (len(asked), 2)),
-                    episodes=episodes)  # fmt: skip
-        return asked, np.array_equal(asked.act(seen[0]), asked.act(seen[0]))
+    def repeats(asked) -> bool:
+        seen = rng.normal(size=(len(asked), 3)).astype(np.float32)
+        return np.array_equal(asked.act(seen), asked.act(seen))
 
-    # The start, the noisy episodes of the first iteration, and its evaluation.
-    asked, same = zip(*(answer() for _ in range(3)), strict=True)
-    assert [len(each) for each in asked] == [12, 20, 12]
-    assert same == (True, False, True)
-    assert search.metrics["evaluations"] == 12 + 20 + 12
+    asked = search.ask()
+    assert len(asked) == 9
+    assert repeats(asked)
+    episodes = [
+        elites.Episode(rng.normal(size=(5, 3)), rng.uniform(-1, 1, (4, 2)), rng.normal(size=4))
+        for _ in range(9)
+    ]
+    search.tell(rng.normal(size=9), rng.uniform(-1, 1, (9, 2)), episodes=episodes)
+    asked = search.ask()
+    assert len(asked) == 10
+    assert not repeats(asked)
 
 
 @pytest.mark.parametrize(
