@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Generic, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +21,18 @@ from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
 from elites.core.reevaluation import Reevaluation
 from elites.core.types import Array
+from elites.interop import pyribs, qdax, tables
+from elites.interop.record import ArchiveData
+from elites.interop.tables import MetricsTable
 from elites.tasks.task import Task
 from elites.training import calibrating
 from elites.training.builders import Builder
 from elites.training.calibrating import Calibrated
 from elites.training.keys import reevaluation_keys, seed_keys
 from elites.training.seeds import Batched
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,9 +68,12 @@ class Cells(NamedTuple):
 class Elites(Sequence[Elite]):
     """The archive of one seed: a sequence of its elites, without the empty cells."""
 
-    def __init__(self, archive: Archive, algorithm: Algorithm):
+    def __init__(
+        self, archive: Archive, algorithm: Algorithm, descriptor_names: tuple[str, ...] = ()
+    ):
         self.arrays = Cells(*map(np.asarray, archive))
         self.algorithm = algorithm
+        self.descriptor_names = descriptor_names
         self.cells = np.flatnonzero(np.isfinite(self.arrays.fitness))
 
     def __len__(self) -> int:
@@ -155,6 +164,46 @@ class Elites(Sequence[Elite]):
         self._refuse_empty()
         return self[int(np.argmax(self.fitness))]
 
+    def to_pandas(self, parameters: bool = False) -> pandas.DataFrame:
+        """Return the elites as a pandas data frame, one row each, in the order of their cells.
+
+        The columns are cell, fitness, one for each descriptor axis, origin and born. The columns of
+        the descriptor have the names of the task's axes, or else descriptor_0 and so on. With
+        `parameters`, the columns parameter_0 and so on have the policies.
+        """
+        return tables.archive_frame(self.data(), parameters)
+
+    def to_pyribs(self) -> Any:
+        """Return an archive of pyribs with the elites: a GridArchive or a CVTArchive.
+
+        See `elites.interop.pyribs.to_pyribs`. Needs the package ribs.
+        """
+        return pyribs.to_pyribs(self.data())
+
+    def to_qdax(self) -> Any:
+        """Return a MapElitesRepertoire of QDax with the elites.
+
+        See `elites.interop.qdax.to_qdax`. Needs the package qdax.
+        """
+        return qdax.to_qdax(self.data())
+
+    def data(self) -> ArchiveData:
+        """Return the archive as NumPy arrays with all that other programs need to know of it.
+
+        `elites.interop.writing.write` writes it to files of pyribs and QDax.
+        """
+        problem, have = self.algorithm.problem, self.arrays
+        return ArchiveData(
+            have.policies, have.fitness, have.descriptors, have.centroids, have.origin, have.born,
+            origins=self.algorithm.origins,
+            layers=self.algorithm.policy.sizes,
+            low=problem.descriptor_low,
+            high=problem.descriptor_high,
+            weights=problem.weights,
+            names=self.descriptor_names,
+            qd_offset=self.algorithm.qd_offset,
+        )  # fmt: skip
+
     def _refuse_empty(self) -> None:
         if not len(self):
             raise ValueError("the archive is empty")
@@ -233,7 +282,7 @@ class SeedResult:
 
     archive: Elites
     actor: Actor | None
-    metrics: dict[str, np.ndarray]  # name -> [iterations]
+    metrics: MetricsTable  # name -> [iterations]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,14 +316,16 @@ class Run(Generic[S]):
     """Archives of all seeds: every array has the seeds as first axis."""
     actors: Array | None = dataclasses.field(repr=False)
     """Parameters [seeds, P] of the main learner's actors, or None if there is no learner."""
-    metrics: dict[str, np.ndarray] = dataclasses.field(repr=False)
-    """name -> [iterations, seeds]"""
+    metrics: MetricsTable = dataclasses.field(repr=False)
+    """name -> [iterations, seeds]. `run.metrics.to_pandas()` returns them as a data frame."""
     state: S | None = dataclasses.field(default=None, repr=False)
     """Final state, with the seeds as first axis. None for a run loaded without its state."""
     kernels: Path | None = dataclasses.field(default=None, repr=False)
     """Directory with the compiler's choices on a GPU, see `Batched`."""
     source: Source | None = dataclasses.field(default=None, repr=False)
     """Settings that the run was trained with. None for a run that was loaded."""
+    descriptor_names: tuple[str, ...] = dataclasses.field(default=(), repr=False)
+    """Names of the descriptor axes. Empty if they are not known."""
 
     @functools.cached_property
     def best(self) -> int:
@@ -307,9 +358,9 @@ class Run(Generic[S]):
         archive = jax.tree.map(lambda a: a[index], self.archives)
         actors = self.actors
         return SeedResult(
-            archive=Elites(archive, self.algorithm),
+            archive=Elites(archive, self.algorithm, self.descriptor_names),
             actor=None if actors is None else Actor(np.asarray(actors[index]), self.algorithm),
-            metrics={name: values[:, index] for name, values in self.metrics.items()},
+            metrics=MetricsTable({name: row[:, index] for name, row in self.metrics.items()}),
         )
 
     def __str__(self) -> str:
