@@ -122,7 +122,9 @@ def _header(where: str, file: Any, error: Error) -> tuple[tuple[int, ...], bool,
         if version != (1, 0):
             raise ValueError(f"version {version} of the .npy format")
         shape, fortran, kind = np.lib.format.read_array_header_1_0(file)
-    except (ValueError, SyntaxError, RecursionError) as problem:
+    except (OSError, MemoryError):
+        raise
+    except Exception as problem:  # a header has many ways to be damaged
         raise error(f"{where}: damaged: {problem}") from None
     if kind.hasobject or kind.fields is not None or any(n < 0 for n in shape):
         raise error(f"{where} is not a plain array of numbers")
