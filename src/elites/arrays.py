@@ -165,3 +165,18 @@ def type_name(dtype: str) -> str:
         return np.dtype(dtype).name
     except (TypeError, ValueError, SyntaxError):
         return dtype
+
+
+def read_table(path: Path, most: int = 2**28) -> np.ndarray:
+    """Return the numbers of a .npy file, or of a text file with numbers separated by commas.
+
+    Text gives a matrix with a row for each line. Raises a ValueError if the file is larger than
+    `most` bytes, cannot be opened or does not hold numbers.
+    """
+    try:
+        with files.open_file(path, most, error=ValueError, follow=True) as file:
+            if path.suffix == ".npy":
+                return np.asarray(np.load(file, allow_pickle=False), float)
+            return np.loadtxt(file, delimiter=",", ndmin=2)
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{path}: cannot be read as a table of numbers: {error}") from None

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 import elites
-from elites.core import algorithm as algorithm_
-from elites.core import algorithms, es, map_elites, networks, novelty, td3, variation
+from elites.core import algorithms, cells, es, map_elites, networks, novelty, td3, variation
 from elites.core import archive as archives
 from elites.core.algorithms import ALGORITHMS
 from elites.core.spec import Spec
@@ -101,7 +100,7 @@ def parts_of(name: str) -> dict:
             patch.setattr(module, function_name, noted)
 
         # Finding 1024 centroids takes seconds, and only their number matters here.
-        patch.setattr(algorithm_, "box_centroids", lambda low, high, n: jnp.zeros((n, len(low))))
+        patch.setattr(cells, "box_centroids", lambda low, high, n: jnp.zeros((n, len(low))))
         for module, function_name in [
             (variation, "iso_line"), (variation, "ascend"), (td3, "train"),
             (novelty, "insert_distant"), (novelty, "mean_distance"), (es, "population"),

@@ -6,8 +6,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from elites import references, training
-from elites.core import catalogue, networks
+from elites.core import catalogue
+from elites.core.hyperparameters import Hyperparameters
 from elites.tasks.families import FAMILIES
+from elites.tasks.rollout import problem
 from elites.tasks.standard import STANDARD, needed
 from elites.tasks.task import Task
 from elites.words import columns, counted
@@ -17,7 +19,7 @@ def overview(tasks: Sequence[Task]) -> str:
     """Return a table of tasks as text, with a heading and a line for each task."""
     rows = [["task", "observation", "action", "episode", "parameters", "bounds", "descriptor"]]
     for task in tasks:
-        network = networks.policy(task.observation_size, task.action_size)
+        network = problem(task).policy(Hyperparameters.policy_hidden)
         rows.append(
             [
                 task.name,
@@ -52,7 +54,7 @@ def simulators() -> str:
 
 def explain_task(task: Task) -> str:
     """Return a text that explains a task: its reward, descriptor, observation and action."""
-    network = networks.policy(task.observation_size, task.action_size)
+    network = problem(task).policy(Hyperparameters.policy_hidden)
     layers = "-".join(map(str, network.sizes))
     length = f"at most {counted(task.episode_length, 'step')}"
     if task.body_model is not None:

@@ -204,10 +204,11 @@ def progress_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
     """
     quarter = _share(hp, 4, "progress_me")
     rewarded = bool(hp.progress_weight) and problem.final_descriptor
-    discount = hp.progress_discount
+    discount, rate = hp.progress_discount, hp.progress_learning_rate
     if discount is None:
-        discount = 0.95 if rewarded else 0.9
-    rate = hp.progress_learning_rate
+        discount = 0.95 if rewarded else 0.99
+    if rate is None:
+        rate = 1e-3 if rewarded else 3e-4
     td3 = dataclasses.replace(
         conditioned_td3(problem, hp, actor_hidden=hp.policy_hidden, lengthscale=0.1),
         discount=discount, batch_size=hp.progress_batch_size, actor_rate=rate, critic_rate=rate,

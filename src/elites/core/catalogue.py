@@ -20,7 +20,7 @@ ALGORITHMS: dict[str, str] = {
     "dcg_me_sampled_negatives": "its ablation 2: negative samples instead of rollouts",
     "dcg_me_unconditioned_actor": "its ablation 3: an actor that sees no descriptor",
     "dcrl_me": "DCRL-MAP-Elites, the successor by the same authors",
-    "progress_me": "DCRL-MAP-Elites with a reward for progress, best for final positions",
+    "progress_me": "DCRL-MAP-Elites with a reward for progress: the best archives",
 }
 """Title of each algorithm. `algorithms.py` builds them."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from elites.core.catalogue import suggestion
@@ -23,6 +24,13 @@ class Hyperparameters:
 
     cells: int = 1024
     """Cells of the archive (the paper's number of centroids)."""
+    grid: tuple[int, ...] = ()
+    """Parts of each descriptor axis, for an archive whose cells are a grid. It replaces `cells`.
+
+    The default, (), divides the descriptor space into Voronoi cells.
+    """
+    centroids_file: str = ""
+    """File with the centroids of the cells, .npy or .csv, with a row for each of `cells`."""
     batch_size: int = 256
     """Offspring evaluated in each iteration."""
     policy_hidden: tuple[int, ...] = (128, 128)
@@ -117,11 +125,12 @@ class Hyperparameters:
     progress_weight_end: float = 0.5
     """Coverage at which the weight of progress has its final value."""
     progress_discount: float | None = None
-    """Discount of `progress_me`. None uses 0.95, or 0.9 where it rewards outcomes."""
+    """Discount of `progress_me`. None uses 0.95, or 0.99 where it rewards outcomes."""
     progress_batch_size: int = 256
     """Transitions in a minibatch of `progress_me`. Its PG variation uses `td3_batch_size`."""
-    progress_learning_rate: float = 1e-3
-    """Learning rate of the actor and the critics of `progress_me`."""
+    progress_learning_rate: float | None = None
+    """Learning rate of the actor and the critics of `progress_me`. None uses 1e-3, or 3e-4 where it
+    rewards outcomes."""
     progress_final_rate: float = 0.2
     """Factor on this learning rate when the archive has filled."""
     progress_rate_start: float = 0.6
@@ -148,11 +157,26 @@ class Hyperparameters:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             _check_field(field.name, getattr(self, field.name))
+        if self.grid and self.centroids_file:
+            raise ValueError("grid and centroids_file exclude each other: give one of them")
+        if self.grid and self.cells not in (Hyperparameters.cells, math.prod(self.grid)):
+            raise ValueError(
+                f"a grid of {self.grid} has {math.prod(self.grid)} cells, but cells is "
+                f"{self.cells}: leave one of them out, or give an empty grid for Voronoi cells"
+            )
+        if self.centroids_file:  # so that a run can be continued from another directory
+            path = str(Path(self.centroids_file).resolve())
+            object.__setattr__(self, "centroids_file", path)
         if self.replay_size < self.td3_batch_size:
             raise ValueError(
                 f"replay_size must be at least td3_batch_size, got {self.replay_size} and "
                 f"{self.td3_batch_size}"
             )
+
+    @property
+    def cell_count(self) -> int:
+        """Number of cells of the archive, those of the grid if there is one."""
+        return math.prod(self.grid) if self.grid else self.cells
 
     @classmethod
     def of(cls, values: Mapping[str, Value], arguments: Sequence[str] = ()) -> Hyperparameters:
@@ -184,7 +208,7 @@ _RATES = ("discount", "target_update_rate", "progress_discount", "progress_reach
 _POSITIVE = ("policy_learning_rate", "actor_learning_rate", "critic_learning_rate",
              "es_learning_rate", "es_sigma", "lengthscale", "distil_learning_rate",
              "progress_learning_rate", "progress_final_weight", "progress_final_rate")  # fmt: skip
-_OPTIONAL = ("lengthscale", "progress_discount", "qd_offset")
+_OPTIONAL = ("lengthscale", "progress_discount", "progress_learning_rate", "qd_offset")
 _CHOICES = {"activation": get_args(Activation), "average": get_args(Average)}
 
 
@@ -195,6 +219,14 @@ def _check_field(name: str, value: Any) -> None:
     elif isinstance(Hyperparameters.__dataclass_fields__[name].default, bool):
         if not isinstance(value, bool):
             raise ValueError(f"{name} must be true or false, got {value!r}")
+    elif name == "centroids_file":
+        if not isinstance(value, str):
+            raise ValueError(f"centroids_file must be the path of a file, got {value!r}")
+    elif name == "grid":
+        if not isinstance(value, tuple) or any(not _whole(v) or v < 1 for v in value):
+            raise ValueError(f"grid must be a tuple of numbers of at least 1, got {value!r}")
+        if math.prod(value) > _MOST_CELLS:
+            raise ValueError(f"grid must have at most {_MOST_CELLS} cells, got {value!r}")
     elif name.endswith("_hidden"):
         if not isinstance(value, tuple) or any(not _whole(v) or v < 1 for v in value):
             raise ValueError(f"{name} must be a tuple of sizes of at least 1, got {value!r}")

@@ -43,17 +43,18 @@ def algorithm(spec: Spec) -> Algorithm[State]:
     """Return the `Algorithm` that a MAP-Elites specification describes."""
     bind, problem, main_td3 = functools.partial, spec.problem, spec.main_td3
     robots = spec.episodes + actor_rows(problem, main_td3, spec.actor_rollouts)
+    padded = padded_size(robots) if problem.vectors is None else robots
     observes = spec.hp.normalise_observations
     return Algorithm(
         name=spec.name,
         problem=problem,
         policy=spec.policy,
-        cells=spec.hp.cells,
+        cells=spec.cells.count,
         origins=spec.origins,
         offspring={variation.origin: variation.count for variation in spec.variations},
         batch=spec.episodes,
         actor_rollouts=spec.actor_rollouts,
-        padded_batch=padded_size(robots),
+        padded_batch=padded,
         main_td3=main_td3,
         replay_layout=spec.layout if spec.learners else None,
         hp=spec.hp,
@@ -112,9 +113,8 @@ def first(spec: Spec, state: State, key: Array) -> Request:
     The actor's target descriptors are drawn from the state's archive.
     """
     keys = StartKeys.of(key)
-    random_policy = functools.partial(networks.init, spec.policy)
     request = Request(
-        policies=jax.vmap(random_policy)(jax.random.split(keys.policies, spec.batch)),
+        policies=random_policies(spec, keys.policies),
         origins=jnp.zeros(spec.batch, jnp.int32),
         targets=jnp.zeros((spec.batch, spec.problem.descriptor_size)),
         actor=actor(spec, state),
@@ -122,6 +122,15 @@ def first(spec: Spec, state: State, key: Array) -> Request:
         key=keys.rollouts,
     )
     return averaging.repeated(request, spec.hp.evaluations_per_policy)
+
+
+def random_policies(spec: Spec, key: Array) -> Array:
+    """Return the random policies [batch, P] of the start: networks, or vectors near their start."""
+    keys, vectors = jax.random.split(key, spec.batch), spec.problem.vectors
+    if vectors is None:
+        return jax.vmap(functools.partial(networks.init, spec.policy))(keys)
+    start = jnp.array(vectors.start)[None]
+    return start + vectors.spread * jax.random.normal(key, (spec.batch, vectors.size))
 
 
 # --------------------------------------------------------------------------------------- iteration
@@ -233,13 +242,13 @@ def tell(
     results = averaging.of_policies(evaluation, rows, times, spec.hp.average)
     n = rows // times
     origins = request.origins[:n]
-    archive, added, rejected = archives.add(
+    archive, added, rejected, *_ = archives.add(
         state.archive,
         request.policies[:n],
         **results._asdict(),
         origin=origins,
         iteration=iteration,
-        weights=spec.problem.weights,
+        cells=spec.cells,
     )
     if times > 1:  # count every episode
         rejected = averaging.failed(averaging.of_policies(evaluation, rows, 1, spec.hp.average))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from elites.core import averaging
 from elites.core.archive import Archive
+from elites.core.cells import Cells
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
 from elites.core.normalisation import Statistics
@@ -144,6 +145,11 @@ class Spec:
             )
         if self.actor_rollouts and not self.learners:
             raise ValueError(f"{self.name}: actor_rollouts needs a learner")
+        if self.learners and self.problem.vectors is not None:
+            raise ValueError(
+                f"{self.name} learns from the steps of episodes, and task '{self.problem.name}' "
+                "has none: use me, cma_me, cma_mae or cma_mega"
+            )
         for learner in self.learners:
             self._check_progress(learner)
         averaging.check(self.problem, self.hp)
@@ -170,6 +176,11 @@ class Spec:
         `Archive.origin` holds indices into this tuple.
         """
         return (INITIAL, *(variation.origin for variation in self.variations))
+
+    @property
+    def cells(self) -> Cells:
+        """Division of the descriptor space into the archive's cells."""
+        return Cells.of(self.problem, self.hp)
 
     @property
     def policy(self) -> MLP:

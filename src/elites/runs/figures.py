@@ -142,7 +142,7 @@ def _properties(run: RunDirectory, facts: Mapping[str, Any]) -> dict[str, str]:
     sides = zip(facts["descriptor_low"], facts["descriptor_high"], strict=True)
     bounds = " x ".join(f"[{low:g}, {high:g}]" for low, high in sides)
     texts = (
-        f"{run.config().hp.cells} cells",
+        f"{run.config().hp.cell_count} cells",
         f"descriptors in {bounds}",
         f"episodes of {facts['episode_length']} steps",
         f"observations of size {facts['observation_size']}",

@@ -26,7 +26,7 @@ def describe(run: RunDirectory) -> str:
         lines += _rows(
             iterations=f"{facts['iterations']}, for {config.evaluations:,} evaluations",
             policy=f"{layers or '?'}, {facts.get('policy_parameters', 0):,} parameters",
-            archive=f"{config.hp.cells} cells{_source(config)}",
+            archive=f"{config.hp.cell_count} cells{_source(config)}",
         )
         if offset := facts.get("qd_offset", 0.0):
             lines += _rows(**{"QD offset": f"{offset:g}"})

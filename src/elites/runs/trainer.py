@@ -346,7 +346,7 @@ def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome)
         "",
         f"{outcome.iteration} iterations, {counted(config.seeds, 'seed')}, "
         f"{duration(outcome.seconds)}. Policies: {layers}, {algorithm.policy.size:,} parameters; "
-        f"archive: {config.hp.cells} cells.",
+        f"archive: {config.hp.cell_count} cells.",
         "",
         *evaluation.markdown(run.evaluation),
         *(["", note] if (note := evaluation.note(run)) else []),

@@ -210,6 +210,7 @@ def problem(task: Task) -> Problem:
         observation_ranges=task.observation_ranges,
         outside=task.outside,
         qd_offset=task.qd_offset,
+        vectors=task.vectors,
     )
 
 

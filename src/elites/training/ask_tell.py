@@ -32,7 +32,7 @@ from elites.core.types import Array, Evaluation, Problem, Request
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training import searches
-from elites.training.builders import Builder, build_algorithm, hyperparameters_of
+from elites.training.builders import Builder, build_algorithm, hyperparameters_of, preset_for
 from elites.training.episodes import Episode, numbers, transitions
 from elites.training.loop import checked_seeds, task_of
 from elites.training.results import Elites, named
@@ -425,7 +425,7 @@ def ask_tell(
     on = task.problem() if isinstance(task, ExternalTask) else problem(task)
     if not isinstance(algorithm, Algorithm):
         arguments = ("seed", "preset", "hp")
-        values = hyperparameters_of(preset or "paper", hp, hyperparameters, arguments)
+        values = hyperparameters_of(preset or preset_for(on), hp, hyperparameters, arguments)
         algorithm = build_algorithm(algorithm, on, values)
     elif hyperparameters or hp is not None or preset is not None:
         raise ValueError("an algorithm that is built already takes no hyperparameters")
