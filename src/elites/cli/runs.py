@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -13,8 +13,6 @@ from elites.runs import directory as directories
 from elites.runs.config import Device, seed_index
 from elites.runs.directory import RunDirectory
 from elites.words import amount, columns, counted, quoted
-
-Format = Literal["csv", "pyribs", "qdax"]  # that of `elites.interop.writing`, which loads NumPy
 
 
 def evaluate(
@@ -124,7 +122,7 @@ def plot(
 def export(
     run: RunPath,
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
-    archive: Annotated[Format | None, shown("{csv,pyribs,qdax}", "none")] = None,
+    archive: Annotated[str, shown("FORMAT", "none")] = "",
     actor: bool = False,
     cell: Annotated[int | None, shown("INT", "none")] = None,
     descriptor: Annotated[tuple[float, ...], shown("FLOAT ...", "none")] = (),
@@ -141,8 +139,8 @@ def export(
         run: Run directory.
         output: File to write. The suffix of a policy's file, .onnx or .safetensors, chooses its
             format.
-        archive: Export the whole archive: csv is a table of the elites without policies, pyribs a
-            CSV file of pyribs with them, qdax a folder with the arrays of a QDax repertoire.
+        archive: Export the whole archive: csv for a table of the elites without policies, pyribs
+            for a CSV file of pyribs with them, qdax for a folder with the arrays of QDax.
         actor: Export the actor. A conditioned actor takes descriptors in task units as an input.
         cell: Export the elite of this cell.
         descriptor: Export the elite nearest to this descriptor, in task units. With --actor,
@@ -155,7 +153,7 @@ def export(
     directory = directories.existing(run)
     if cell is not None and (actor or descriptor):
         raise ValueError("--cell names an elite: give it without --actor and --descriptor")
-    if archive is not None:
+    if archive:
         if actor or descriptor or cell is not None:
             raise ValueError(
                 "--archive exports all elites: give it without --actor, --cell and --descriptor"
@@ -181,7 +179,7 @@ def export(
 def _export_archive(
     directory: RunDirectory,
     output: Path,
-    form: Format,
+    form: str,
     seed: int | None,
     checkpoint: int | None,
     trust_task: bool,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -13,16 +12,14 @@ from elites.interop import pyribs, qdax, tables
 from elites.interop.record import ArchiveData
 from elites.writing import replacing
 
-Format = Literal["csv", "pyribs", "qdax"]
 
-
-def check(path: Path, form: Format) -> None:
+def check(path: Path, form: str) -> None:
     """Raise a ValueError if an archive cannot be written to `path` in a format.
 
     Tables need a name that ends in .csv. Nothing that exists is overwritten.
     """
     if form not in _WRITERS:
-        raise ValueError(f"the format must be one of {', '.join(_WRITERS)}, got {form!r}")
+        raise ValueError(f"the format of an archive must be csv, pyribs or qdax, got {form!r}")
     if form != "qdax" and path.suffix != ".csv":
         raise ValueError(f"the file must end in .csv, got '{path}'")
     for place in (path, _centroids(path)) if form == "pyribs" else (path,):
@@ -30,7 +27,7 @@ def check(path: Path, form: Format) -> None:
             raise ValueError(f"{place} exists already. Choose another name")
 
 
-def write(data: ArchiveData, path: Path | str, form: Format) -> list[Path]:
+def write(data: ArchiveData, path: Path | str, form: str) -> list[Path]:
     """Write the elites of an archive to a file or folder, and return the paths of the files.
 
     The formats:
@@ -82,7 +79,7 @@ def _save(path: Path, array: np.ndarray) -> None:
         np.save(temporary, np.ascontiguousarray(array))
 
 
-_WRITERS: dict[Format, Callable[[ArchiveData, Path], list[Path]]] = {
+_WRITERS: dict[str, Callable[[ArchiveData, Path], list[Path]]] = {
     "csv": _write_table,
     "pyribs": _write_pyribs,
     "qdax": _write_qdax,
