@@ -43,7 +43,8 @@ class Config:
     seed_list: Annotated[tuple[int, ...], tyro.conf.Fixed, tyro.conf.Suppress] = ()
     """All seeds, if they are not consecutive. Only runs trained in Python can have this."""
     start_from: Annotated[str, _SOURCE] = ""
-    """Run directory whose archive the run starts from. Its policies must have the same layers.
+    """Run directory whose archive the run starts from, or an archive of another program: a CSV file
+    of pyribs, or a folder of QDax. Its policies must have the same layers.
 
     Its elites are evaluated again, which does not count towards the budget.
     """
