@@ -21,6 +21,7 @@ from elites.runs.voronoi import grid_places, polygons
 from elites.tasks.axes import axes_of_facts
 
 MOST_PROJECTED = 6  # dimensions: 15 panels
+_MOST_LINES = 1500  # more would hide each other
 _MANY = 3000  # shapes that are drawn as an image in a PDF, which is then smaller and shown faster
 
 
@@ -95,9 +96,15 @@ def _draw_bars(axes, facts, middles: np.ndarray, values: np.ndarray, colours: np
 
 
 def _draw_lines(axes, facts, values: np.ndarray, descriptors: np.ndarray, scale: Normalize) -> None:
-    """Draw each elite as a line through one vertical axis for each dimension, the best on top."""
+    """Draw each elite as a line through one vertical axis for each dimension, the best on top.
+
+    Of very many elites, some are drawn, which are spread evenly over the ranks of their fitness.
+    """
     full = np.flatnonzero(np.isfinite(values))
     order = full[np.argsort(values[full])]
+    if len(order) > _MOST_LINES:
+        axes.set_xlabel(f"{_MOST_LINES} of {len(order)} elites, evenly by rank of fitness")
+        order = order[np.linspace(0, len(order) - 1, _MOST_LINES).astype(int)]
     heights = _unit(facts, descriptors[order])
     places = np.arange(heights.shape[1])
     points = np.stack([np.broadcast_to(places, heights.shape), heights], axis=-1)
