@@ -199,6 +199,7 @@ def _save(figure, where: RunDirectory | Path, name: str) -> Path:
     for target in (path, path.with_suffix(".pdf")):
         with directories.replacing(target) as temporary:
             figure.savefig(temporary)
+        figure.set_layout_engine("none")  # the second file has the layout of the first
     plt.close(figure)
     return path
 
