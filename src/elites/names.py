@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from elites import references
 
-SIMULATORS = ("brax", "playground", "mjx", "gymnasium")
-"""Families of tasks of other simulators, as names begin with them."""
+SIMULATORS = ("brax", "playground", "mjx", "gymnasium", "vectors")
+"""Families of tasks with options: those of other simulators, and plain vectors."""
 BOUNDS = ("low", "high")
 """Options with the bounds of the descriptor. They are no part of short names."""
 MODEL_FILES = (".xml", ".mjcf")

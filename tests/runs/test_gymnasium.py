@@ -67,7 +67,7 @@ def test_the_run_keeps_the_bounds_that_were_estimated(hopper):
     assert set(facts["fingerprint"]["task"]["simulator"]) == {"gymnasium", "mujoco"}
 
 
-def test_a_run_in_python_starts_from_another_with_its_bounds(hopper, tmp_path, quick_compiler):
+def test_a_run_in_python_starts_from_another_with_its_bounds(hopper, tmp_path):
     """Random policies would give other bounds, and the source would be refused."""
     source = shutil.copytree(hopper, tmp_path / "source", symlinks=True)
 

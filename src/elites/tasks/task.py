@@ -14,6 +14,7 @@ import jax
 
 from elites.core.types import (
     Outside,
+    Vectors,
     check_bounds,
     check_lengthscale,
     check_offset,
@@ -96,13 +97,17 @@ class Task:
     """Unit of each descriptor axis, such as "m". An axis without a unit has an empty text."""
     outside: Outside | None = None
     """Runs the episodes outside of JAX. `reset` and `step` are not used then, and may raise."""
+    vectors: Vectors | None = None
+    """Plain vectors in place of policies, see `elites.tasks.vectors`."""
 
     def __post_init__(self):
         for field in ("observation_size", "action_size", "episode_length"):
-            value = getattr(self, field)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            value, least = getattr(self, field), 1
+            if field == "observation_size" and self.vectors is not None:
+                least = 0
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(
-                    f"task '{self.name}': {field} must be a whole number of at least 1, got "
+                    f"task '{self.name}': {field} must be a whole number of at least {least}, got "
                     f"{value!r}"
                 )
         for field in ("descriptor_low", "descriptor_high"):
