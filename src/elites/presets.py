@@ -43,7 +43,9 @@ _PRESETS = {
         evaluations=540_000,
         checkpoint_every=500,
         reevaluate_every=0,
-        hp=Hyperparameters(grid=(100, 100), batch_size=540, iso_sigma=0.5, line_sigma=0.2),
+        hp=Hyperparameters(
+            grid=(100, 100), batch_size=540, iso_sigma=0.5, line_sigma=0.2, cma_emitters=15
+        ),
     ),
     "demo": Preset(
         evaluations=9_000,
@@ -81,6 +83,8 @@ _PRESETS = {
             pg_steps=3,
             replay_size=3000,
             es_samples=8,
+            cma_copies=8,
+            cma_critic_batch=64,
             es_memory=64,
             novelty_memory=64,
             pbt_population=5,

@@ -92,6 +92,41 @@ def test_curves_show_median_and_quartiles():
     plt.close(figure)
 
 
+def test_a_variation_has_one_colour_in_both_panels():
+    """The columns of the table are in alphabetical order, the origins in that of the algorithm."""
+    facts = {
+        "algorithm": "progress_me", "task": "task", "descriptor": "", "descriptor_low": [0, 0],
+        "descriptor_high": [1, 1], "origins": ["initial", "ga", "pg", "injection"],
+    }  # fmt: skip
+    columns = ("iteration", "evaluations", "added.ga", "added.injection", "added.pg")
+    table = {name: np.arange(3.0)[:, None] for name in columns}
+    snapshot = {
+        "centroids": np.random.default_rng(0).uniform(size=(4, 2)),
+        "origin": np.arange(4)[None],
+    }
+    with drawing.styled():
+        figure = figures._origin_figure(facts, table, snapshot, 0)
+        left, right = figure.axes
+        lines = {line.get_label(): line.get_color() for line in left.get_lines()}
+        squares = {line.get_label(): line.get_color() for line in right.get_legend().get_lines()}
+        drawing.plt.close(figure)
+    assert len(set(lines.values())) == 3
+    assert {name: squares[name] for name in lines} == lines
+    assert set(squares) == {"initial", *lines}
+
+
+def test_a_long_title_is_broken_between_the_options_of_a_task():
+    title = "dcg_me on gymnasium:Walker2d-v5,descriptor=mean_velocity,episode_length=250"
+    lines = drawing.wrapped(title, 40).splitlines()
+    assert lines == [
+        "dcg_me on gymnasium:Walker2d-v5,",
+        "descriptor=mean_velocity,",
+        "episode_length=250",
+    ]
+    assert drawing.wrapped("me on ant_omni, iteration 3", 50) == "me on ant_omni, iteration 3"
+    assert drawing.wrapped("x" * 60, 50) == "x" * 60  # one word
+
+
 def test_several_runs_share_a_figure(finished, conditioned, tmp_path):
     done = succeed("plot", finished, conditioned, "--output", tmp_path / "both")
     assert "curves_point_omni.png" in done.stdout

@@ -16,6 +16,11 @@ from elites.core.catalogue import suggestion
 Value = int | float | bool | str | Sequence[int] | Sequence[float] | None  # of a hyperparameter
 Activation = Literal["relu", "tanh", "elu", "gelu", "silu"]
 Average = Literal["mean", "median"]
+Form = Literal["cholesky", "eigen", "separable"]  # of a covariance
+RankOne = Literal["published", "pyribs"]
+Ranker = Literal["imp", "2imp", "obj", "2obj", "rd", "2rd"]
+Selection = Literal["filter", "mu"]
+Restart = Literal["basic", "no_improvement"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +152,40 @@ class Hyperparameters:
     """Share of PG and injected offspring that aim at an empty cell."""
     progress_proximity: float = 1.0
     """Median strength that keeps PG offspring of `progress_me` near their parents. 0 is off."""
+    cma_emitters: int = 8
+    """Emitters of CMA-ME's family. Each makes an equal share of `batch_size`."""
+    cma_sigma: float | None = None
+    """Initial step size of CMA-ES. None uses 0.5 for vectors and 0.02 for networks. For the
+    coefficients of gradients in CMA-MEGA and CMA-MAEGA, it uses 10 and 1."""
+    cma_form: Literal["auto"] | Form = "auto"
+    """Form of the covariances. auto uses cholesky up to 1,000 dimensions, separable beyond."""
+    cma_rank_one: RankOne = "published"
+    """Rank-one update of the covariances: the published one, or that of pyribs, for comparisons."""
+    cma_ranker: Ranker | None = None
+    """What the emitters rank by: imp, obj or rd, and with a 2 before it by the status first.
+
+    imp is the improvement of a cell, obj the fitness, rd a random direction of the descriptor
+    space. None uses the algorithm's own.
+    """
+    cma_selection: Selection | None = None
+    """Parents of the next distribution: filter takes those that were added, mu the better half.
+
+    None uses the algorithm's own.
+    """
+    cma_restart: Restart | None = None
+    """When an emitter restarts: basic if CMA-ES has converged, no_improvement also if nothing was
+    added. None uses the algorithm's own."""
+    cma_ascent: float = 1.0
+    """Step of CMA-MEGA's solution points towards the mean of the best branches."""
+    cma_copies: int = 100
+    """Perturbed copies from which `cma_mega_es` and `cma_mega_td3` estimate gradients, for each
+    emitter. `es_sigma` is the standard deviation of the perturbations."""
+    cma_critic_batch: int = 65_536
+    """Observations over which `cma_mega_td3` averages the critic's gradient."""
+    archive_rate: float = 0.01
+    """Rate at which the thresholds of CMA-MAE's and CMA-MAEGA's archive rise."""
+    archive_minimum: float = 0.0
+    """Threshold of an empty cell in CMA-MAE's and CMA-MAEGA's archive."""
     pbt_population: int = 10
     """Agents of `pbt_me`. Each has an actor, critics, hyperparameters and a replay buffer."""
     pbt_offspring: int = 10
@@ -238,17 +277,29 @@ _MOST_CELLS = 1_000_000  # more would take hours to cut, and an archive of terab
 _RATES = ("discount", "target_update_rate", "progress_discount", "progress_reached",
           "progress_uniform", "progress_near", "progress_empty", "progress_final_rate",
           "progress_weight_start", "progress_weight_end", "progress_rate_start",
-          "progress_rate_end", "pbt_copying", "pbt_best", "pbt_drawing")  # fmt: skip
+          "progress_rate_end", "archive_rate", "pbt_copying", "pbt_best",
+          "pbt_drawing")  # fmt: skip
 _POSITIVE = ("policy_learning_rate", "actor_learning_rate", "critic_learning_rate",
              "es_learning_rate", "es_sigma", "lengthscale", "distil_learning_rate",
-             "progress_learning_rate", "progress_final_weight", "progress_final_rate")  # fmt: skip
-_OPTIONAL = ("lengthscale", "progress_discount", "progress_learning_rate", "qd_offset")
-_CHOICES = {"activation": get_args(Activation), "average": get_args(Average)}
+             "progress_learning_rate", "progress_final_weight", "progress_final_rate",
+             "cma_sigma", "cma_ascent")  # fmt: skip
+_OPTIONAL = ("lengthscale", "progress_discount", "progress_learning_rate", "qd_offset",
+             "cma_sigma", "cma_ranker", "cma_selection", "cma_restart")  # fmt: skip
+_ANY_SIGN = ("qd_offset", "archive_minimum")
+_CHOICES = {
+    "activation": get_args(Activation),
+    "average": get_args(Average),
+    "cma_form": ("auto", *get_args(Form)),
+    "cma_rank_one": get_args(RankOne),
+    "cma_ranker": get_args(Ranker),
+    "cma_selection": get_args(Selection),
+    "cma_restart": get_args(Restart),
+}
 
 
 def _check_field(name: str, value: Any) -> None:
     if name in _CHOICES:
-        if value not in _CHOICES[name]:
+        if value not in _CHOICES[name] and not (value is None and name in _OPTIONAL):
             raise ValueError(f"{name} must be one of {', '.join(_CHOICES[name])}, got {value!r}")
     elif isinstance(Hyperparameters.__dataclass_fields__[name].default, bool):
         if not isinstance(value, bool):
@@ -286,7 +337,7 @@ def _check_field(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be between 0 and 1, got {value!r}")
     elif name in _POSITIVE and value <= 0:
         raise ValueError(f"{name} must be greater than 0, got {value!r}")
-    elif value < 0 and name != "qd_offset":
+    elif value < 0 and name not in _ANY_SIGN:
         raise ValueError(f"{name} must not be negative, got {value!r}")
 
 

@@ -279,8 +279,9 @@ def nearer(spec: Spec, request: Request, results: Results) -> dict[str, Array]:
     """Return by variation which share of its outward offspring came nearer to their target.
 
     Outward offspring have another target than their parent's descriptor. They count if they end
-    nearer to the target than their parent did. A failed episode does not count. The share is 0 if
-    there are none. Variations without outward offspring have no entry.
+    nearer to the target than their parent did. A failed episode does not count. The share is NaN
+    in an iteration without outward offspring, such as one whose archive has no empty cell.
+    Variations that never have any have no entry.
     """
     if request.parent_descriptors is None:
         return {}
@@ -293,7 +294,9 @@ def nearer(spec: Spec, request: Request, results: Results) -> dict[str, Array]:
     for i, part in enumerate(spec.variations, start=1):
         if part.outward:
             outward = (request.origins[:n] == i) & (before > 0)
-            shares[part.origin] = jnp.sum(outward & closer) / jnp.maximum(jnp.sum(outward), 1)
+            count = jnp.sum(outward)
+            share = jnp.sum(outward & closer) / jnp.maximum(count, 1)
+            shares[part.origin] = jnp.where(count > 0, share, jnp.nan)
     return shares
 
 

@@ -84,6 +84,16 @@ class Outside(Protocol):
         """
         ...
 
+    def record(
+        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray
+    ) -> tuple[Evaluation, np.ndarray | None]:
+        """Run n episodes and return their results with all steps, and poses to draw.
+
+        The poses [T + 1, n, B, 7] are those of the bodies of the task's scene, at the start and
+        after every step. They are None if there is nothing to draw.
+        """
+        ...
+
 
 @dataclasses.dataclass(frozen=True)
 class Vectors:

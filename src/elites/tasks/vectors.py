@@ -162,6 +162,15 @@ class NumPyFunction:
         taken: Any = np.ones(n, np.int32)
         return Evaluation(scored, reached, valid, taken, transitions)
 
+    def record(
+        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray
+    ) -> tuple[Evaluation, None]:
+        """Evaluate n vectors and return the results. There is nothing to draw."""
+        return self.run(policies, seeds, True), None
+
+    def scene(self) -> None:
+        """Return None: there is nothing to draw."""
+
     def _call(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the fitness [n] and the descriptors [n, D] of vectors [n, P]."""
         try:
