@@ -43,7 +43,9 @@ _PRESETS = {
         evaluations=540_000,
         checkpoint_every=500,
         reevaluate_every=0,
-        hp=Hyperparameters(grid=(100, 100), batch_size=540, iso_sigma=0.5, line_sigma=0.2),
+        hp=Hyperparameters(
+            grid=(100, 100), batch_size=540, iso_sigma=0.5, line_sigma=0.2, cma_emitters=15
+        ),
     ),
     "demo": Preset(
         evaluations=9_000,
@@ -58,6 +60,10 @@ _PRESETS = {
             actor_hidden=(128, 128),
             critic_hidden=(128, 128),
             replay_size=200_000,
+            pbt_episodes=4,
+            pbt_steps=600,
+            pbt_replay_size=20_000,
+            dns_population=256,
         ),
     ),
     "smoke": Preset(
@@ -77,8 +83,16 @@ _PRESETS = {
             pg_steps=3,
             replay_size=3000,
             es_samples=8,
+            cma_copies=8,
+            cma_critic_batch=64,
             es_memory=64,
             novelty_memory=64,
+            pbt_population=5,
+            pbt_offspring=4,
+            pbt_episodes=2,
+            pbt_steps=6,
+            pbt_replay_size=1000,
+            dns_population=24,
         ),
     ),
 }

@@ -208,7 +208,7 @@ def test_numbers_that_the_paper_leaves_to_its_code():
 
 def test_conditioned_networks_see_the_descriptor():
     """point_omni: 3 observations, 2 actions, 2 descriptors."""
-    learning = [name for name in ALGORITHMS if name not in ("me", "me_es")]
+    learning = [name for name in ALGORITHMS if not name.startswith(("me", "cma_"))]
     first = {name: parts_of(name)["train"][0]["td3"] for name in learning}
     assert {name: (t.actor.sizes[0], t.critic.sizes[0]) for name, t in first.items()} == {
         "pga_me": (3, 5),
@@ -323,8 +323,9 @@ def test_building_at_the_papers_size_compiles_and_allocates_nothing(caplog):
         return [record for record in caplog.records if "ompil" in record.getMessage()]
 
     with jax.log_compiles(), caplog.at_level(logging.DEBUG):
-        built = [algorithms.make(name, made) for name in ALGORITHMS]
-        assert len(built) == len(ALGORITHMS)
+        exact = ("cma_mega", "cma_maega")  # which need a function that can be differentiated
+        built = [algorithms.make(name, made) for name in ALGORITHMS if name not in exact]
+        assert len(built) == len(ALGORITHMS) - len(exact)
         assert not compilations()
         assert sum(a.nbytes for a in jax.live_arrays() if id(a) not in before) < 1000
         jax.jit(lambda: jnp.zeros(12))()

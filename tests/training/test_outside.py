@@ -29,8 +29,6 @@ from elites.tasks.workers import pool
 from elites.tasks.workers.descriptors import Choice
 from elites.tasks.workers.environment import Spec
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 # As in tests/core/test_algorithms.py: what is compiled there is not compiled again here.
 SMALL = small.SMALL | {"es_samples": 64, "es_generations": 2}
 OWN = Path(own_environments.__file__).resolve()

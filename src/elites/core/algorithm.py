@@ -36,7 +36,7 @@ class Metrics(NamedTuple):
     rejected: Array  # [] since the start: rollouts that diverged or gave a non-finite result
     critic_loss: dict[str, Array]  # []
     actor_loss: dict[str, Array]  # []
-    nearer: dict[str, Array]  # [] share of outward offspring that came nearer to their target
+    nearer: dict[str, Array]  # [] share of outward offspring that came nearer; NaN without any
 
     @classmethod
     def of(
@@ -201,7 +201,11 @@ class Algorithm(Generic[S]):
 
         def blank() -> S:
             state = self.init(key, centroids)
-            return state if archive is None else state._replace(archive=archive)
+            if archive is None:
+                return state
+            own = state.archive  # the thresholds of an annealed archive start anew
+            thresholds = {"threshold": own.threshold, "reached": own.reached}
+            return state._replace(archive=archive._replace(**thresholds))
 
         state = blank()
         request = self.first(state, key)

@@ -56,7 +56,11 @@ def evaluate(
     m = actor_rows(problem, main_td3, len(request.actor_targets))
     size = padded_size(n + m)
     act = acting(problem, policy, main_td3, request, size)
-    evaluation = problem.rollout(act, jax.random.split(request.key, size))
+    keys = jax.random.split(request.key, size)
+    if request.action_noise is None:
+        evaluation = problem.rollout(act, keys)
+    else:
+        evaluation = problem.rollout(act, keys, jnp.pad(request.action_noise, (0, size - n)))
     if main_td3 is None:
         steps = evaluation.transitions
         kept = jax.tree.map(lambda a: a[:0], steps)
@@ -150,6 +154,15 @@ def acting(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request
         return jnp.concatenate(actions)
 
     return act
+
+
+def noisy(actions: Array, deviations: Array, keys: Array) -> Array:
+    """Return actions [n, A] with Gaussian noise, clipped to [-1, 1].
+
+    `deviations` [n] are the standard deviations of the rows, and `keys` [n] their random keys.
+    """
+    normal = jax.vmap(lambda key: jax.random.normal(key, actions.shape[1:]))(keys)
+    return jnp.clip(actions + deviations[:, None] * normal, -1.0, 1.0)
 
 
 def rows_outside(problem: Problem, main_td3: TD3 | None, request: Request) -> Rows:

@@ -72,6 +72,16 @@ class Outside(Protocol):
         """
         ...
 
+    def record(
+        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray
+    ) -> tuple[Evaluation, np.ndarray | None]:
+        """Run n episodes and return their results with all steps, and poses to draw.
+
+        The poses [T + 1, n, B, 7] are those of the bodies of the task's scene, at the start and
+        after every step. They are None if there is nothing to draw.
+        """
+        ...
+
 
 @dataclasses.dataclass(frozen=True)
 class Vectors:
@@ -119,8 +129,12 @@ class Problem:
     deterministic: bool
     lengthscale: float
     """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
-    rollout: Callable[[Act, Array], Evaluation]
-    """(act, keys [n]) -> n episodes"""
+    rollout: Callable[..., Evaluation]
+    """(act, keys [n], noise=None) -> n episodes
+
+    `noise` [n] is the standard deviation of the noise on the actions of each episode. It is only
+    given for requests with `Request.action_noise`.
+    """
     final_descriptor: bool = True
     """The descriptor of an episode is that of its final state."""
     observation_ranges: tuple[tuple[int, float, float], ...] = ()
@@ -269,6 +283,7 @@ class Request(NamedTuple):
     key: Array  # [] of the rollouts
     noise: Array | None = None  # [n / 2, P] perturbations of an evolution strategy's copies
     parent_descriptors: Array | None = None  # [n, D] the target where there is no parent
+    action_noise: Array | None = None  # [n] deviation of the noise on each policy's actions
 
     def to_evaluate(self) -> Request:
         """Return the request for evaluation: without `parent_descriptors`, which only `tell` reads.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import textwrap
 import warnings
 from collections.abc import Iterator
@@ -51,6 +52,16 @@ def styled(**more: Any) -> Iterator[None]:
 def short(text: str) -> str:
     """Return a text of a task or an algorithm as one line that is short enough for a figure."""
     return plain(text, 60)
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return a title in lines of at most `width` characters, broken after spaces and commas."""
+    lines = [""]
+    for part in re.split(r"(?<=[ ,])", text):
+        if lines[-1] and len(lines[-1] + part.rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
 
 
 # ---------------------------------------------------------------------------------------- archives

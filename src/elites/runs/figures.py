@@ -12,7 +12,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +46,7 @@ from elites.runs.drawing import (
     smoothed,
     styled,
     thousands,
+    wrapped,
 )
 from elites.runs.evaluation import ARCHIVE_METRICS
 from elites.words import file_name, listed, plain
@@ -199,6 +200,7 @@ def _save(figure, where: RunDirectory | Path, name: str) -> Path:
     for target in (path, path.with_suffix(".pdf")):
         with directories.replacing(target) as temporary:
             figure.savefig(temporary)
+        figure.set_layout_engine("none")  # the second file has the layout of the first
     plt.close(figure)
     return path
 
@@ -243,8 +245,9 @@ def _title(facts, snapshot, index: int, seeds: Sequence[int]) -> str:
     """Return the title of a figure of an archive: its run, its cells and its QD-score."""
     fitness = snapshot["fitness"][index]
     which = f", seed {seeds[index]}" if len(seeds) > 1 else ""
+    title = f"{_subject(facts)}{which}, iteration {int(snapshot['iteration'])}"
     return (
-        f"{_subject(facts)}{which}, iteration {int(snapshot['iteration'])}\n"
+        f"{wrapped(title, 50)}\n"
         f"{np.isfinite(fitness).sum()} of {len(fitness)} cells, QD-score {_score(facts, fitness)}"
     )
 
@@ -351,19 +354,19 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
         1, 2, figsize=(11, 4.6), width_ratios=(1.3, 1), layout="constrained"
     )
     iterations, spent = table["iteration"][:, 0], table["evaluations"][:, 0]
+    palette = _palette(facts)
     for i, origin in enumerate(origins):
         x, added = smoothed(iterations, spent, table[f"added.{origin}"].mean(axis=1))
-        colour = COLOURS[i % 8]
         left.plot(
             x,
             added,
-            color=colour,
+            color=palette.get(origin, COLOURS[i % 8]),
             linestyle=STYLES[i % 8],
             label=short(origin),
             linewidth=1.6,
         )
     left.set(xlabel="evaluations", ylabel="added per iteration")
-    left.set_title(f"{_subject(facts)}: additions by variation")
+    left.set_title(wrapped(f"{_subject(facts)}: additions by variation", 60))
     left.xaxis.set_major_formatter(thousands)
     left.set_ylim(bottom=0)
     if origins:  # a distillation has none
@@ -371,6 +374,13 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
     _draw_origins(right, facts, snapshot, index)
     explain(figure, facts)
     return figure
+
+
+def _palette(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the colour of each origin, in the order of their numbers. The first is grey."""
+    _, *variations = names = list(facts["origins"])
+    colours = ["#9A9A9A", *(COLOURS[i % 8] for i in range(len(variations)))]
+    return dict(zip(names, colours, strict=True))
 
 
 def _draw_origins(axes, facts, snapshot, index: int) -> None:
@@ -381,16 +391,14 @@ def _draw_origins(axes, facts, snapshot, index: int) -> None:
     if snapshot is None or len(facts["descriptor_low"]) != 2:
         axes.set_axis_off()
         return
-    names: Iterable[str] = facts["origins"]
-    origin = snapshot["origin"][index]
-    palette = {0: "#9A9A9A", **{i + 1: COLOURS[i % 8] for i in range(len(facts["origins"]) - 1)}}
-    shade = to_rgba_array([palette.get(int(o), EMPTY) for o in origin])
+    origin, palette = snapshot["origin"][index], _palette(facts)
+    shades = dict(enumerate(palette.values()))
+    shade = to_rgba_array([shades.get(int(o), EMPTY) for o in origin])
     draw_cells(axes, facts, snapshot["centroids"], shade)
-    present = [i for i in range(len(facts["origins"])) if (origin == i).any()]
     handles = [
-        Line2D([], [], marker="s", linestyle="", color=palette[i], label=short(name))
-        for i, name in enumerate(names)
-        if i in present
+        Line2D([], [], marker="s", linestyle="", color=colour, label=short(name))
+        for i, (name, colour) in enumerate(palette.items())
+        if (origin == i).any()
     ]
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1))
     axes.set_title("variation that made each elite")

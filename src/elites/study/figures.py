@@ -155,6 +155,7 @@ def save(figure: Any, path: Path) -> str:
     with drawing.styled():
         with directories.replacing(path) as temporary:
             figure.savefig(temporary, metadata={"CreationDate": None})
+        figure.set_layout_engine("none")  # the page has the layout of the PDF
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     plt.close(figure)
