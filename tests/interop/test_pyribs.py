@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -34,6 +37,34 @@ def test_a_live_archive_holds_every_elite_in_its_own_cell(box):
     expected = (data.fitness[data.cells] + 3.0).sum()
     assert archive.stats.qd_score == pytest.approx(expected, rel=1e-5)
     assert archive.stats.coverage == pytest.approx(38 / 40)
+
+
+def test_a_grid_has_the_same_cells_in_both(tmp_path):
+    """Also for descriptors on the borders of cells and outside of the bounds."""
+    from elites.core.cells import Cells
+
+    low, high, grid = (-1.0, 0.0), (1.0, 20.0), (5, 4)
+    cells = Cells(low, high, 20, grid)
+    generator = np.random.default_rng(0)
+    borders = np.stack(np.meshgrid(np.linspace(-1, 1, 6), np.linspace(0, 20, 5)), -1)
+    places = np.concatenate([generator.normal(size=(200, 2)) * (1, 15), borders.reshape(-1, 2)])
+    places = places.astype(np.float32)
+    made = archives.archive(20, low, high, empty=(3,), grid=grid)
+    centroids = np.asarray(cells.centroids())
+    data = dataclasses.replace(made, centroids=centroids, descriptors=centroids)
+    archive = pyribs.to_pyribs(data)
+    assert isinstance(archive, ribs.GridArchive)
+    np.testing.assert_array_equal(np.sort(archive.data("index")), data.cells)
+    mine = np.asarray(cells.index(cells.centroids(), jnp.asarray(places)))
+    np.testing.assert_array_equal(archive.index_of(places), mine)
+    assert writing.write(data, tmp_path / "grid.csv", "pyribs") == [tmp_path / "grid.csv"]
+    assert pandas.read_csv(tmp_path / "grid.csv")["index"].tolist() == data.cells.tolist()
+
+
+def test_thresholds_are_written(tmp_path):
+    data = archives.archive(threshold=np.arange(12.0))
+    writing.write(data, tmp_path / "annealed.csv", "pyribs")
+    assert pandas.read_csv(tmp_path / "annealed.csv")["threshold"].tolist() == data.cells.tolist()
 
 
 def test_an_empty_archive_is_an_empty_archive_of_pyribs():

@@ -67,7 +67,8 @@ function drawCells(map, context, f) {
   const scale = [view.zoom * f.width, view.zoom * f.height];
   context.save();
   context.transform(scale[0], 0, 0, -scale[1], f.left - view.x * scale[0], f.top + f.height + view.y * scale[1]);
-  context.lineWidth = 0.6 / Math.max(...scale);
+  // Borders of many small cells would cover them.
+  context.lineWidth = Math.min(0.6, (20 * view.zoom) / Math.sqrt(outlines.length)) / Math.max(...scale);
   context.strokeStyle = background;
   for (let cell = 0; cell < outlines.length; cell++) {
     const colour = isFilled(map, cell) ? cellColour(map, cell) : null;
