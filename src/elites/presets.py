@@ -60,6 +60,10 @@ _PRESETS = {
             actor_hidden=(128, 128),
             critic_hidden=(128, 128),
             replay_size=200_000,
+            pbt_episodes=4,
+            pbt_steps=600,
+            pbt_replay_size=20_000,
+            dns_population=256,
         ),
     ),
     "smoke": Preset(
@@ -83,6 +87,12 @@ _PRESETS = {
             cma_critic_batch=64,
             es_memory=64,
             novelty_memory=64,
+            pbt_population=5,
+            pbt_offspring=4,
+            pbt_episodes=2,
+            pbt_steps=6,
+            pbt_replay_size=1000,
+            dns_population=24,
         ),
     ),
 }

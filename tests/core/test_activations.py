@@ -19,8 +19,6 @@ from elites.core.gpu.td3 import _supported_network
 from elites.core.hyperparameters import Activation, Hyperparameters
 from elites.core.networks import MLP
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 NAMES = get_args(Activation)
 EXACT = {  # by the definitions of their papers, in double precision
     "relu": lambda x: np.where(x > 0, x, 0),

@@ -20,8 +20,6 @@ from elites import tasks, training
 from elites.core import catalogue, counter
 from elites.core.algorithms import ALGORITHMS
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 SMALL = small.SMALL | {"es_samples": 64, "es_generations": 2}
 ITERATIONS = 3
 VECTORS = "vectors:sphere,dimensions=10"

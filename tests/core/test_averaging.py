@@ -15,8 +15,6 @@ from elites.core.types import Results
 from elites.tasks.task import Task, TaskState
 from small import SMALL
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 TIMES = 3
 
 

@@ -18,8 +18,6 @@ from elites.core import networks, td3
 from elites.core.spec import Spec
 from elites.core.types import Evaluation, Problem, Request, padded_size
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 POLICY = probe.spec().policy
 LOW, HIGH = np.array(probe.LOW), np.array(probe.HIGH)
 

@@ -25,8 +25,6 @@ from elites.core.types import Evaluation, Request, Transitions
 from elites.core.variation import ga, greedy, injection, policy_gradient
 from specs import spec_of
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 BATCH, STEPS = 8, 25
 NOISE = 0.0004 * 2  # on the actor's targets: a share of the range, which is 2
 

@@ -20,8 +20,6 @@ from elites.core import replay as replays
 from elites.core.spec import Spec, State
 from specs import spec_of
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 LOW, HIGH = np.array([-3.0, 10.0]), np.array([5.0, 10.5])
 BATCH, STEPS = 32, 25
 SMALL = {

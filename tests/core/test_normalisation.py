@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import quick
 from elites import training
 from elites.core import counter, map_elites, networks, normalisation, variation
 from elites.core.algorithms import ALGORITHMS
@@ -19,8 +18,6 @@ from elites.core.normalisation import Statistics
 from elites.core.types import Evaluation, Transitions
 from small import SMALL
 from specs import spec_of
-
-pytestmark = pytest.mark.usefixtures("quick_compiler")
 
 KEYS = training.seed_keys([0, 1])
 STATISTICS = Statistics(
@@ -179,8 +176,7 @@ def test_every_algorithm_can_be_traced_with_normalisation(name):
 @pytest.fixture(scope="module", params=["me", "me_es"])
 def trained(request):
     """Return the parts of a run with normalisation after the start and four iterations."""
-    with quick.compiling():
-        yield train(request.param)
+    return train(request.param)
 
 
 def train(name):

@@ -175,7 +175,7 @@ def test_a_mean_descriptor_or_a_blind_critic_cannot_be_rewarded_for_progress():
         dataclasses.replace(spec, learners=(Learner("blind", blind, progress=Progress(WEIGHT)),))
 
 
-def test_metrics_count_the_outward_offspring_that_came_nearer(quick_compiler):
+def test_metrics_count_the_outward_offspring_that_came_nearer():
     spec = spec_of("progress_me", **SMALL)
     count = [variation.count for variation in spec.variations]
     origins = jnp.repeat(jnp.arange(1, 4), jnp.array(count), total_repeat_length=sum(count))
@@ -195,6 +195,8 @@ def test_metrics_count_the_outward_offspring_that_came_nearer(quick_compiler):
     assert list(shares) == ["pg"]
     np.testing.assert_allclose(shares["pg"], expected)
     assert 0 < expected < 1
+    nobody = map_elites.nearer(spec, request._replace(parent_descriptors=targets), found)
+    assert np.isnan(nobody["pg"]), "no offspring was sent anywhere"
     assert map_elites.nearer(spec, request._replace(parent_descriptors=None), found) == {}
     assert request.to_evaluate().parent_descriptors is None
 

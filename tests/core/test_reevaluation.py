@@ -114,7 +114,7 @@ def test_elites_are_requested_in_the_shape_of_training(name):
         {"actor_rollouts": 0, "learns": False},
     ],
 )
-def test_all_cells_and_the_actor_at_their_descriptors_are_reevaluated(choices, quick_compiler):
+def test_all_cells_and_the_actor_at_their_descriptors_are_reevaluated(choices):
     """14 cells take 4 requests of a batch of 4. Results are compared with direct computations."""
     cells = 14
     algorithm = probe_algorithm(**choices, hp=dataclasses.replace(probe.HP, cells=cells))
@@ -250,6 +250,7 @@ def test_without_any_result_there_is_no_error_rather_than_a_perfect_one():
 
 
 # The conditioned algorithm takes long to compile: it runs on two tasks, MAP-Elites on the others.
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize(
     ("task", "algorithm"),
     [

@@ -78,7 +78,7 @@ def runs(standardised: bool):
     return spec, state, jax.jit(algorithm.train)(state, jax.random.key(1))[0]
 
 
-def test_the_start_measures_observations_once(quick_compiler):
+def test_the_start_measures_observations_once():
     spec, state, _ = runs(True)
     seen = np.asarray(state.replay.rows)[: int(state.replay.size), :S]
     np.testing.assert_allclose(state.moments.mean, seen.mean(0), atol=1e-5)
@@ -99,7 +99,7 @@ def learner_of(spec) -> td3.TD3:
     return spec.learners[0].td3
 
 
-def test_training_sees_standardised_observations(quick_compiler, monkeypatch):
+def test_training_sees_standardised_observations(monkeypatch):
     """The networks handed to TD3 and its minibatches are both in standardised units."""
     spec, state, after = runs(True)
     calls = []

@@ -258,7 +258,7 @@ def cells_reaching(archive, targets) -> np.ndarray:
     return equal.argmax(1)
 
 
-def test_ga_mixes_pairs_of_elites_and_targets_the_first(quick_compiler):
+def test_ga_mixes_pairs_of_elites_and_targets_the_first():
     """Without isotropic noise, a child lies on the line through two elites."""
     _, state, offspring = make(variation.ga, 40)
     cells = cells_reaching(state.archive, offspring.targets)
@@ -275,7 +275,7 @@ def test_ga_mixes_pairs_of_elites_and_targets_the_first(quick_compiler):
     assert len(seconds) > 3
 
 
-def test_policy_gradient_improves_parents_at_the_descriptors_they_reached(quick_compiler):
+def test_policy_gradient_improves_parents_at_the_descriptors_they_reached():
     """Ascending the same replayed observations from those parents gives the same children."""
     spec, state, offspring = make(variation.policy_gradient, 6, learner=LEARNER)
     cells = cells_reaching(state.archive, offspring.targets)
@@ -293,7 +293,7 @@ def test_policy_gradient_improves_parents_at_the_descriptors_they_reached(quick_
     assert np.abs(offspring.policies - state.archive.policies[cells]).max() > 1e-3
 
 
-def test_empty_cells_are_aimed_at_in_their_share(quick_compiler):
+def test_empty_cells_are_aimed_at_in_their_share():
     _, state = started()
     archive = state.archive
     targets = archive.descriptors[np.zeros(4000, int)]
@@ -310,7 +310,7 @@ def test_empty_cells_are_aimed_at_in_their_share(quick_compiler):
 
 
 @pytest.mark.parametrize("make_offspring", [variation.policy_gradient, variation.injection])
-def test_offspring_can_aim_at_empty_cells(make_offspring, quick_compiler):
+def test_offspring_can_aim_at_empty_cells(make_offspring):
     _, state, offspring = make(make_offspring, 24, learner=LEARNER, empty=0.5)
     empty = np.asarray(state.archive.centroids)[~np.isfinite(state.archive.fitness)]
     at_empty = (np.asarray(offspring.targets)[:, None] == empty[None]).all(-1).any(1)
@@ -333,7 +333,7 @@ def test_the_greedy_actor_cannot_be_several_offspring(count):
         variation.greedy(spec, state, jax.random.key(0), count, learner=LEARNER)
 
 
-def test_injected_policies_act_like_the_actor_at_descriptors_of_the_archive(quick_compiler):
+def test_injected_policies_act_like_the_actor_at_descriptors_of_the_archive():
     spec, state, offspring = make(variation.injection, 9, learner=LEARNER)
     assert len(set(cells_reaching(state.archive, offspring.targets))) > 1
     config, actor = spec.td3_of(LEARNER), state.learners[LEARNER].actor

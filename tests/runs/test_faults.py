@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import quick
 from elites.runs import checkpoint
 from program import (
     HERE,
+    ONE_LAYER,
     POINT,
     SMOKE,
     arrays,
@@ -89,7 +91,7 @@ def test_a_run_that_is_not_to_end_with_its_terminal_does_not(tmp_path):
 def test_a_second_signal_leaves_at_once(tmp_path):
     """Even from within the compiler, which knows nothing of signals."""
     path = tmp_path / "run"
-    slow = environment(cache=False, JAX_DISABLE_MOST_OPTIMIZATIONS="0")
+    slow = environment(cache=False, **{quick.OFF: "0"})
     process = started("train", "ant_omni", "dcg_me", "--output", path, environ=slow)
     assert process.stderr is not None
     for line in process.stderr:
@@ -107,7 +109,7 @@ def test_a_second_signal_leaves_at_once(tmp_path):
 def test_resume_in_another_process_comes_to_the_same_bits(tmp_path):
     """With the compiler that users have."""
     straight, halves = tmp_path / "straight", tmp_path / "halves"
-    options = ("point_omni", "dcg_me", *SMOKE, "--seeds", 2, "--reevaluate-every", 3)
+    options = ("point_omni", "dcg_me", *SMOKE, *ONE_LAYER, "--seeds", 2, "--reevaluate-every", 3)
     apart = {"apart": True, "environ": usual_environment()}
     succeed("train", *options, "--evaluations", 32 * 9, "--output", straight, **apart)
     succeed("train", *options, "--evaluations", 32 * 5, "--output", halves, **apart)

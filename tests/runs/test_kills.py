@@ -7,9 +7,19 @@ import subprocess
 import time
 
 from elites.runs import checkpoint
-from program import SMOKE, bits, checkpoints, command, environment, newest, rows, succeed
+from program import (
+    ONE_LAYER,
+    SMOKE,
+    bits,
+    checkpoints,
+    command,
+    environment,
+    newest,
+    rows,
+    succeed,
+)
 
-DCG = ("point_omni", "dcg_me", *SMOKE)  # with replay buffer, critics, actor
+DCG = ("point_omni", "dcg_me", *SMOKE, *ONE_LAYER)  # with replay buffer, critics, actor
 
 
 def test_twenty_kills(tmp_path):
@@ -31,7 +41,7 @@ def test_twenty_kills(tmp_path):
         else:
             while not (new := checkpoints(path)) or new[-1] <= reached:
                 assert process.poll() is None, process.stderr.read()
-                time.sleep(0.005)
+                time.sleep(0.02)
             if kill % 2:  # others die at any moment, these while they save
                 while process.poll() is None and not list(path.glob("checkpoints/.writing-*")):
                     pass

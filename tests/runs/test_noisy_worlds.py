@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import elites
-import quick
 from elites.core import networks
 from elites.core.networks import MLP
 from elites.runs import directory as directories
@@ -48,8 +47,7 @@ def test_halves_of_a_run_with_normalisation_equal_the_whole(normalised, tmp_path
 def test_loaded_elites_and_the_actor_take_raw_observations(normalised):
     """Elites repeat to the bit, and act as the parameters in the archive alone say."""
     run = elites.load(normalised)
-    with quick.compiling():  # as the run was trained
-        again = run.reevaluate()
+    again = run.reevaluate()
     filled = np.isfinite(np.asarray(run.archives.fitness))
     np.testing.assert_array_equal(again.fitness[filled], np.asarray(run.archives.fitness)[filled])
     elite = run.archive[0]

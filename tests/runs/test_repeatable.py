@@ -52,7 +52,6 @@ def test_the_page_is_told_whether_a_run_repeats(trained):
     assert evaluation.note(run) is None  # every episode differs anyway
 
 
-@pytest.mark.usefixtures("quick_compiler")
 def test_a_constant_axis_is_warned_of_by_its_name(trained, capsys):
     warning = "warning: the descriptor axis 'nothing' has the same value for all initial policies"
     assert trained[1].stderr.count(warning) == 1
@@ -65,7 +64,6 @@ def test_a_constant_axis_is_warned_of_by_its_name(trained, capsys):
     assert warning not in capsys.readouterr().err  # one initial policy, evaluated twice
 
 
-@pytest.mark.usefixtures("quick_compiler")
 def test_bounds_are_estimated_from_what_random_policies_reach():
     task = own_tasks.not_repeatable()
     unknown = dataclasses.replace(

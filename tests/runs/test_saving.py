@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import elites
-import quick
 from elites import tasks
 from own_algorithms import mutation
 from own_tasks import paid
@@ -29,20 +28,16 @@ from program import (
 )
 from program import elites as command
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 
 @pytest.fixture(scope="module")
 def trained() -> elites.Run:
-    with quick.compiling():
-        return elites.train("point_omni", "dcg_me", preset="smoke", seeds=2, evaluations=32 * 5)
+    return elites.train("point_omni", "dcg_me", preset="smoke", seeds=2, evaluations=32 * 5)
 
 
 @pytest.fixture(scope="module")
 def small() -> elites.Run:
     """The smallest that can be saved."""
-    with quick.compiling():
-        return elites.train("point_omni", "me", preset="smoke", evaluations=64)
+    return elites.train("point_omni", "me", preset="smoke", evaluations=64)
 
 
 def test_resuming_comes_to_the_bits_of_one_training(trained, conditioned, tmp_path):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import elites
-import quick
 from program import SMOKE, complaint, succeed
 from program import elites as run_elites
 
@@ -57,8 +56,7 @@ def test_elites_of_the_source_are_kept_with_their_origin(source, started):
         for elite in known.values():
             cell = np.square(centroids - elite.descriptor).sum(1).argmin()
             assert fitness[cell] >= elite.fitness
-    with quick.compiling():  # as the run was trained
-        again = run.reevaluate()
+    again = run.reevaluate()
     np.testing.assert_array_equal(again.descriptor_error, np.zeros(3))
 
 
@@ -80,8 +78,7 @@ def test_python_starts_from_a_run_too(source, started, tmp_path):
     del started  # the source is away
     where = source.with_name("away")
     options = {"preset": "smoke", "evaluations": 64, "start_from": where}
-    with quick.compiling():
-        run = elites.train("point_omni", "dcg_me", **options)
+    run = elites.train("point_omni", "dcg_me", **options)
     assert {elite.origin for elite in run.archive} & {"start.initial", "start.ga"}
     before = np.isfinite(elites.load(where).seed(0).archive.arrays.fitness)
     assert np.isfinite(run.archive.arrays.fitness)[before].all()

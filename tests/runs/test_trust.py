@@ -146,7 +146,6 @@ def test_every_command_for_runs_asks_or_never_runs_the_file():
         assert ("trust_task" in parameters) == (takes_runs and not never), name
 
 
-@pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("how", ["train", "tasks", "save"])
 def test_a_file_that_its_user_names_is_trusted(received, tmp_path, monkeypatch, how):
     task, run = received

@@ -25,7 +25,6 @@ import matplotlib.pyplot as plt
 
 import damage
 import elites
-import quick
 import sandboxes
 from elites import physics
 from elites.cli import main
@@ -282,7 +281,6 @@ def shortcuts() -> Iterator[None]:
     code = functools.lru_cache(maxsize=32)(fingerprints._task_code)
     nothing = scheduler.Result(0, [], False)
     with (
-        quick.compiling(),
         mock.patch.object(job, "build", built),
         mock.patch.object(fingerprints, "_task_code", code),
         mock.patch.object(matplotlib.figure.Figure, "savefig", draw),

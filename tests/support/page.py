@@ -5,19 +5,25 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import quick
 from program import environment, started
 
 SCENES = Path(__file__).parent / "scenes.py"
 
 
 def repeating() -> dict[str, str]:
-    """Return an environment with full compilation, so that recordings repeat training exactly."""
-    return environment(JAX_DISABLE_MOST_OPTIMIZATIONS="0")
+    """Return an environment with optimised code, so that recordings repeat training exactly.
+
+    LLVM's first level of optimisation suffices, and compiles in a third of the time.
+    """
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=1"
+    return environment(**{quick.OFF: "0", "XLA_FLAGS": flags})
 
 
 class Server:

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+import quick
 from elites import tasks
 from elites.core import networks
 
@@ -14,6 +15,7 @@ COUNT, STEPS = 16, 40
 
 
 @pytest.fixture(scope="module")
+@quick.optimising()
 def walked():
     """Return the steps of ants that start in different states, in two orders, and the order.
 

@@ -84,7 +84,6 @@ def test_a_run_of_other_code_is_not_resumed(run):
 # ------------------------------------------------------------------------------------ descriptors
 
 
-@pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("robot", ["halfcheetah", "humanoid"])  # capsules, spheres
 def test_distances_of_feet_are_those_of_brax(robot):
     """Feet in random poses are as far from the ground as brax's own contacts say."""
@@ -150,7 +149,6 @@ def test_only_the_spring_back_end_promises_to_repeat():
                           ).deterministic  # fmt: skip
 
 
-@pytest.mark.usefixtures("quick_compiler")
 def test_unknown_bounds_are_estimated_and_recorded_in_the_name(monkeypatch):
     monkeypatch.setattr(bounds, "POLICIES", 32)
     name = "brax:inverted_pendulum,descriptor=mean_velocity,episode_length=3"

@@ -24,6 +24,8 @@ ELSEWHERE = ("ant_uni", "ant_maze")
 EVERY = [name for name in tasks.names() if tasks.make(name).deterministic and name not in ELSEWHERE]
 BATCH, COUNT = 32, 40  # two batches, the second one padded
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 
 @functools.cache
 def task_of(name):

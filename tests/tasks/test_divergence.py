@@ -15,6 +15,8 @@ from reference_engine import model_data
 
 ROBOTS, LENGTH = 32, 12
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 
 @functools.cache
 def poisoned_rollout(name):

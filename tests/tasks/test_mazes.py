@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import quick
 from elites import tasks
 from elites.core import networks
 from elites.tasks import mazes
@@ -120,6 +121,7 @@ def test_the_point_is_drawn_where_it_is():
 
 
 @pytest.fixture(scope="module")
+@quick.optimising()
 def thrown():
     """Return the places where ants start near walls, and the steps of these ants.
 

@@ -29,7 +29,6 @@ def own(function: str) -> str:
     return f"{EXAMPLES / 'leaper.py'}:{function}"
 
 
-@pytest.mark.usefixtures("quick_compiler")
 def test_episodes_are_those_of_mujoco_itself():
     """MuJoCo's own simulator takes the same steps, with the actions of the same policies."""
     task = tasks.make(f"mjx:{LEAPER},feet=foot,episode_length={STEPS},healthy=0.45/0.75")

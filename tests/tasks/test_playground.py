@@ -19,7 +19,6 @@ if importlib.util.find_spec("mujoco_playground") is None:  # importing it takes 
 CARTPOLE = "playground:CartpoleBalance"
 
 
-@pytest.mark.usefixtures("quick_compiler")
 def test_the_cartpole_is_simulated_and_described_by_its_velocity():
     name = f"{CARTPOLE},descriptor=mean_velocity,low=-1,high=1,episode_length=4"
     task = tasks.make(name)

@@ -99,7 +99,7 @@ def test_robots_without_a_reward_for_speed_are_refused():
         tasks.make("brax:inverted_pendulum,forward_reward=no,descriptor=mean_height")
 
 
-def test_a_recording_of_a_brax_robot_is_one_robot(quick_compiler):
+def test_a_recording_of_a_brax_robot_is_one_robot():
     """The bodies stay together, within the slack of brax's springs.
 
     Without actions and without the reward for speed, every step of the hopper is worth 1.

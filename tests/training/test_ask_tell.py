@@ -115,7 +115,7 @@ def test_descriptors_outside_the_bounds_are_clipped():
 
 
 @pytest.mark.parametrize("name", ["me", "me_es"])
-def test_a_search_told_what_training_measures_takes_its_steps(name, quick_compiler):
+def test_a_search_told_what_training_measures_takes_its_steps(name):
     """The same seed, the same results: the same archive to the bit as a training."""
     sizes = SMALL | {"es_generations": 2}
     algorithm = elites.build("point_omni", name, **sizes)
@@ -130,7 +130,10 @@ def test_a_search_told_what_training_measures_takes_its_steps(name, quick_compil
         )
         search.tell(results.fitness, results.descriptors)
     for name_, mine in search.state.archive._asdict().items():
-        np.testing.assert_array_equal(mine, getattr(trained.archives, name_)[0], name_)
+        expected = getattr(trained.archives, name_)
+        if mine is not None:  # a threshold, of annealed archives only
+            np.testing.assert_array_equal(mine, expected[0], name_)
+        assert (mine is None) == (expected is None)
     for metric, value in search.metrics.items():
         if metric != "env_steps":  # nobody tells how many there were
             assert value == trained.metrics[metric][-1, 0], metric
@@ -232,9 +235,7 @@ LEARNING = [
 
 
 @pytest.mark.parametrize(("name", "options"), LEARNING)
-def test_a_learning_search_told_what_training_measures_takes_its_steps(
-    name, options, quick_compiler
-):
+def test_a_learning_search_told_what_training_measures_takes_its_steps(name, options):
     sizes = SMALL | options
     trained = elites.train("point_omni", name, seeds=[5], evaluations=32 * 3, **sizes)
     algorithm = elites.build("point_omni", name, **sizes)
@@ -254,7 +255,7 @@ def test_a_learning_search_told_what_training_measures_takes_its_steps(
 
 @pytest.mark.parametrize("name", ["me", "me_es", "qd_pg", "dcg_me"])
 @pytest.mark.parametrize("between", ["ask and tell", "tell and ask"])
-def test_a_search_continues_from_its_file_to_the_same_bits(name, between, tmp_path, quick_compiler):
+def test_a_search_continues_from_its_file_to_the_same_bits(name, between, tmp_path):
     algorithm = elites.build("point_omni", name, **SMALL)
     evaluate_ = jax.jit(algorithm.evaluate)
 
@@ -295,7 +296,7 @@ def test_a_search_continues_from_its_file_to_the_same_bits(name, between, tmp_pa
     assert list(tmp_path.iterdir()) == [tmp_path / "search.npz"]
 
 
-def test_a_search_saved_in_one_process_is_told_in_another(tmp_path, quick_compiler):
+def test_a_search_saved_in_one_process_is_told_in_another(tmp_path):
     """Asked there, told here: as if it had been one process."""
     script = f"""
 import elites, numpy as np
@@ -303,8 +304,7 @@ search = elites.ask_tell("point_omni", "me", seed=4, batch_size=8, cells=64, pol
 search.ask()
 search.save({str(tmp_path / "search.npz")!r})
 """
-    environment = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+    subprocess.run([sys.executable, "-c", script], check=True)
     sizes = {"batch_size": 8, "cells": 64, "policy_hidden": (4,)}
     here = elites.ask_tell("point_omni", "me", seed=4, **sizes)
     other = elites.ask_tell("point_omni", "me", seed=4, **sizes)
@@ -346,13 +346,12 @@ def told_the_same(search: elites.AskTell, pending: bool = False) -> None:
     search.tell(1.0 + actions[:, 0], 0.9 * actions, episodes=episodes)
 
 
-def test_a_learning_search_goes_on_in_another_process_to_the_same_bits(tmp_path, quick_compiler):
+def test_a_learning_search_goes_on_in_another_process_to_the_same_bits(tmp_path):
     """Three requests told and a fourth asked there, told here: the whole state is the same."""
     file = str(tmp_path / "search.npz")
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
     script = TOLD_ELSEWHERE.format(path=paths, file=file)
-    environment = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+    subprocess.run([sys.executable, "-c", script], check=True)
     here, straight = small_search(), small_search()
     here.load(file)
     told_the_same(here, pending=True)
@@ -475,9 +474,7 @@ TINY = {
         ),
     ],
 )
-def test_wrong_results_are_refused_in_a_sentence_and_nothing_is_lost(
-    changes, message, quick_compiler
-):
+def test_wrong_results_are_refused_in_a_sentence_and_nothing_is_lost(changes, message):
     search = elites.ask_tell(outside(), "qd_pg", **TINY)
     asked = search.ask()
     right = told_right(search, lambda n: [an_episode()] * n)
@@ -488,7 +485,7 @@ def test_wrong_results_are_refused_in_a_sentence_and_nothing_is_lost(
     assert len(search.archive) == 1
 
 
-def test_results_of_another_request_are_refused(quick_compiler):
+def test_results_of_another_request_are_refused():
     search = elites.ask_tell(outside(), "me", **TINY)
     first = search.ask()
     results = {"fitness": np.zeros(6), "descriptors": np.zeros((6, 2))}
@@ -503,7 +500,7 @@ def test_results_of_another_request_are_refused(quick_compiler):
         search.state = search.state
 
 
-def test_episodes_of_any_length_are_stored(quick_compiler):
+def test_episodes_of_any_length_are_stored():
     """Lengths from 1 to the most: the replay buffer holds their steps, in order of time."""
     search = elites.ask_tell(outside(), "qd_pg", **TINY)
     asked = search.ask()
@@ -526,7 +523,7 @@ def test_episodes_of_any_length_are_stored(quick_compiler):
     assert int(search.state.rejected) == 1
 
 
-def test_the_function_of_a_request_acts_as_its_policies_and_its_actor(quick_compiler):
+def test_the_function_of_a_request_acts_as_its_policies_and_its_actor():
     search = elites.ask_tell(outside(), "dcg_me", **TINY)
     first = search.ask()
     assert (len(first.policies), len(first.actor_targets)) == (6, 0)
@@ -562,7 +559,7 @@ def test_the_function_of_a_request_acts_as_its_policies_and_its_actor(quick_comp
     ("name", "iterations", "coverage"), [("dcg_me", 6, 0.5), ("qd_pg", 6, 0.5), ("me_es", 40, 0.1)]
 )
 def test_the_example_trains_on_a_simulator_in_another_process(
-    name, iterations, coverage, tmp_path, monkeypatch, quick_compiler
+    name, iterations, coverage, tmp_path, monkeypatch
 ):
     # The other process finds the example by its name, on the same path.
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "examples")
@@ -617,7 +614,7 @@ def test_a_seed_beyond_32_bits_is_refused():
         elites.ask_tell(outside(), "me", seed=2**32, **TINY)
 
 
-def test_states_beyond_the_bounds_are_not_more_novel(quick_compiler):
+def test_states_beyond_the_bounds_are_not_more_novel():
     """State descriptors from outside are clipped, as those of the library's own rollouts are."""
     search = elites.ask_tell(outside(), "qd_pg", **TINY)
     n = len(search.ask())

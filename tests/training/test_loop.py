@@ -14,14 +14,11 @@ import numpy as np
 import pytest
 
 import elites
-import quick
 from elites import presets
 from elites.core import map_elites, variation
 from elites.core.spec import Spec, Variation
 from elites.training import stopping
 from small import SMALL
-
-pytestmark = pytest.mark.usefixtures("quick_compiler")
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -29,15 +26,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.fixture(scope="module")
 def run() -> elites.Run:
     seen = []
-    with quick.compiling():
-        run = elites.train(
-            "point_omni",
-            "dcg_me",
-            seeds=(5, 6),
-            evaluations=32 * 4,
-            progress=lambda i, metrics: seen.append((i, float(metrics["evaluations"][0]))),
-            **SMALL,
-        )
+    run = elites.train(
+        "point_omni",
+        "dcg_me",
+        seeds=(5, 6),
+        evaluations=32 * 4,
+        progress=lambda i, metrics: seen.append((i, float(metrics["evaluations"][0]))),
+        **SMALL,
+    )
     assert seen == [(1, 64.0), (2, 96.0), (3, 128.0)]
     return run
 

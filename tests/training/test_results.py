@@ -10,17 +10,13 @@ import numpy as np
 import pytest
 
 import elites
-import quick
 from elites.core.archive import Archive
 from small import SMALL
-
-pytestmark = pytest.mark.usefixtures("quick_compiler")
 
 
 @pytest.fixture(scope="module")
 def run() -> elites.Run:
-    with quick.compiling():
-        return elites.train("point_omni", "dcg_me", seeds=(5, 6), evaluations=32 * 4, **SMALL)
+    return elites.train("point_omni", "dcg_me", seeds=(5, 6), evaluations=32 * 4, **SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +36,7 @@ def tall() -> elites.Run:
         reset=lambda key: stretched(point.reset(key)),
         step=lambda state, action: stretched(point.step(state, action)),
     )
-    with quick.compiling():
-        return elites.train(task, "dcg_me", evaluations=32 * 8, **SMALL)
+    return elites.train(task, "dcg_me", evaluations=32 * 8, **SMALL)
 
 
 def test_best_seed_is_shown(run):
@@ -173,7 +168,7 @@ def test_reevaluation_measures_archive_and_actor(run):
     )
 
 
-def test_a_rollout_of_an_elite_repeats_what_the_archive_says(quick_compiler):
+def test_a_rollout_of_an_elite_repeats_what_the_archive_says():
     found = elites.train("ant_omni", "me", seeds=(1, 2), evaluations=66, **SMALL)
     for elite in (found.archive.best(), found.seed(0).archive[0], found.seed(1).archive[-1]):
         again = found.rollout(elite)

@@ -16,8 +16,6 @@ from elites import training
 from elites.training import seeds
 from small import SMALL
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 
 def started(name: str, count: int = 2):
     batched = training.Batched(elites.build("point_omni", name, **SMALL), count)
@@ -92,10 +90,7 @@ print(json.dumps({"devices": len(leaf.sharding.device_set),
     results = []
     for devices in (1, 2):
         flag = f"--xla_force_host_platform_device_count={devices}"
-        environment = os.environ | {
-            "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flag}",
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        }
+        environment = os.environ | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flag}"}
         done = subprocess.run(
             [sys.executable, "-c", script, arguments],
             env=environment, capture_output=True, text=True, check=True,

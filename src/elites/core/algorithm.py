@@ -36,7 +36,7 @@ class Metrics(NamedTuple):
     rejected: Array  # [] since the start: rollouts that diverged or gave a non-finite result
     critic_loss: dict[str, Array]  # []
     actor_loss: dict[str, Array]  # []
-    nearer: dict[str, Array]  # [] share of outward offspring that came nearer to their target
+    nearer: dict[str, Array]  # [] share of outward offspring that came nearer; NaN without any
 
     @classmethod
     def of(

@@ -12,6 +12,8 @@
     cma_mae     CMA-MAE: the same with an annealed archive
     cma_mega*   CMA-MEGA: Gaussians over coefficients of gradients
     cma_maega   CMA-MAEGA: the same with an annealed archive
+    pbt_me      PBT-MAP-Elites: a population of TD3 agents with hyperparameters of their own
+    dns         dominated novelty search: GA on a population that competes without cells
 
 The numbers come from `hyperparameters.py`; the defaults are the paper's table.
 """
@@ -22,7 +24,7 @@ import dataclasses
 from collections.abc import Callable
 from functools import partial
 
-from elites.core import arborescence, catalogue, emitters, map_elites, map_elites_es
+from elites.core import arborescence, catalogue, emitters, map_elites, map_elites_es, pbt_map_elites
 from elites.core import cma_me as emitting
 from elites.core.algorithm import Algorithm
 from elites.core.emitters import Gradients, Rules
@@ -238,6 +240,15 @@ def progress_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
     return map_elites.algorithm(Spec("progress_me", problem, hp, variations, (learner,)))
 
 
+def dns(problem: Problem, hp: Hyperparameters) -> Algorithm:
+    """Return the algorithm dominated novelty search on a problem.
+
+    Its parents come from its population. The archive only records what it finds.
+    """
+    variations = (Variation("ga", hp.batch_size, ga),)
+    return map_elites.algorithm(Spec("dns", problem, hp, variations, population=hp.dns_population))
+
+
 def me_es(problem: Problem, hp: Hyperparameters) -> Algorithm:
     """Return the algorithm MAP-Elites-ES on a problem."""
     if hp.es_samples % 2:
@@ -300,6 +311,15 @@ def cma_mega(
     return arborescence.algorithm(spec)
 
 
+def pbt_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
+    """Return the algorithm PBT-MAP-Elites on a problem."""
+    steps = _checked_steps("pbt_steps", hp.pbt_steps, hp)
+    # Actors are archived, so they have a policy's layers.
+    learner = make_td3(problem, hp, actor_hidden=hp.policy_hidden)
+    learner = dataclasses.replace(learner, steps=steps)
+    return pbt_map_elites.algorithm(pbt_map_elites.Spec(problem, hp, learner))
+
+
 def _ablation(name: str, **choices: bool) -> Callable[[Problem, Hyperparameters], Algorithm]:
     return partial(dcg_me, name=name, **choices)
 
@@ -325,6 +345,8 @@ ALGORITHMS: dict[str, Callable[[Problem, Hyperparameters], Algorithm]] = {
     "cma_maega": partial(cma_mega, name="cma_maega", rules=_ANNEALED, annealed=True),
     "cma_mega_es": partial(cma_mega, name="cma_mega_es", gradients="es"),
     "cma_mega_td3": partial(cma_mega, name="cma_mega_td3", gradients="es", critic=True),
+    "pbt_me": pbt_me,
+    "dns": dns,
 }
 
 

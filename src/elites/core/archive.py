@@ -13,7 +13,7 @@ their cell. The elites are the same with and without it.
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +50,13 @@ class Annealing:
     """Learning rate: 0 keeps the minimum, 1 takes the fitness of the latest candidates."""
     minimum: float
     """Threshold of every cell at the start."""
+
+
+class Solutions(Protocol):
+    """An archive, or another collection of solutions to draw from."""
+
+    @property
+    def fitness(self) -> Array: ...  # [C], -inf where there is no solution
 
 
 class Addition(NamedTuple):
@@ -92,7 +99,7 @@ def empty(centroids: Array, policy_size: int, annealing: Annealing | None = None
     )
 
 
-def filled(archive: Archive) -> Array:
+def filled(archive: Solutions) -> Array:
     """Return a boolean array [cells]: whether each cell holds an elite."""
     return archive.fitness > -jnp.inf
 
@@ -198,7 +205,7 @@ def _annealed(
 _FEW = 2048  # cells up to which comparing a number with all ranks is faster than a binary search
 
 
-def sample(archive: Archive, key: Array, count: int) -> Array:
+def sample(archive: Solutions, key: Array, count: int) -> Array:
     """Return the indices [count] of filled cells, drawn uniformly with replacement.
 
     If no cell is filled, the indices are out of range, and indexing with them yields the last cell.

@@ -29,6 +29,8 @@ ALGORITHMS: dict[str, str] = {
     "cma_maega": "CMA-MAEGA: CMA-MEGA with an annealed archive",
     "cma_mega_es": "CMA-MEGA with gradients estimated by an evolution strategy",
     "cma_mega_td3": "CMA-MEGA with the fitness gradient of a TD3 critic",
+    "pbt_me": "PBT-MAP-Elites: a population of TD3 agents with hyperparameters of their own",
+    "dns": "dominated novelty search: a population that competes without cells",
 }
 """Title of each algorithm. `algorithms.py` builds them."""
 
@@ -71,12 +73,8 @@ _SYNONYMS = {  # words of other libraries; an empty word is left out
     "tau": "target_update_rate",
     "total": "",
 }
-_SPECIAL = (
-    "cma_",
-    "distil_",
-    "es_",
-    "progress_",
-)  # of one algorithm, suggested last
+# Names of one algorithm, suggested if no other fits.
+_SPECIAL = ("cma_", "distil_", "dns_", "es_", "pbt_", "progress_")
 _ITERATIONS = ("generations", "iterations", "iters")
 
 

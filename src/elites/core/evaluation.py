@@ -20,6 +20,7 @@ from elites.core.outside import Rows
 from elites.core.td3 import TD3
 from elites.core.types import (
     Act,
+    ActionNoise,
     Array,
     Evaluation,
     Problem,
@@ -28,6 +29,10 @@ from elites.core.types import (
     Vectors,
     padded_size,
 )
+
+# Folding i into a key gives the i-th key of a split, so this is larger than any number of rows. It
+# is not the number that `replay.thin` uses.
+_NOISE = 2**32 - 2
 
 
 def evaluate(
@@ -56,7 +61,11 @@ def evaluate(
     m = actor_rows(problem, main_td3, len(request.actor_targets))
     size = padded_size(n + m)
     act = acting(problem, policy, main_td3, request, size)
-    evaluation = problem.rollout(act, jax.random.split(request.key, size))
+    keys = jax.random.split(request.key, size)
+    if request.action_noise is None:
+        evaluation = problem.rollout(act, keys)
+    else:
+        evaluation = problem.rollout(act, keys, jnp.pad(request.action_noise, (0, size - n)))
     if main_td3 is None:
         steps = evaluation.transitions
         kept = jax.tree.map(lambda a: a[:0], steps)
@@ -152,6 +161,15 @@ def acting(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request
     return act
 
 
+def noisy(actions: Array, deviations: Array, keys: Array) -> Array:
+    """Return actions [n, A] with Gaussian noise, clipped to [-1, 1].
+
+    `deviations` [n] are the standard deviations of the rows, and `keys` [n] their random keys.
+    """
+    normal = jax.vmap(lambda key: jax.random.normal(key, actions.shape[1:]))(keys)
+    return jnp.clip(actions + deviations[:, None] * normal, -1.0, 1.0)
+
+
 def rows_outside(problem: Problem, main_td3: TD3 | None, request: Request) -> Rows:
     """Return a request's episodes as plain policies with a seed each, to run outside of JAX.
 
@@ -170,7 +188,11 @@ def rows_outside(problem: Problem, main_td3: TD3 | None, request: Request) -> Ro
     seeds = jnp.zeros(n + m, jnp.uint32)
     if not problem.deterministic:
         seeds = jax.vmap(jax.random.bits)(jax.random.split(request.key, n + m))
-    return Rows(request.policies, actors, seeds)
+    noise = None
+    if request.action_noise is not None:
+        noise_seeds = jax.random.bits(jax.random.fold_in(request.key, _NOISE), (n + m,))
+        noise = ActionNoise(jnp.pad(request.action_noise, (0, m)), noise_seeds)
+    return Rows(request.policies, actors, seeds, noise)
 
 
 def take(evaluation: Evaluation, rows: Array) -> Evaluation:

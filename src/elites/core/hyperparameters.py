@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from elites.core.catalogue import suggestion
 
-Value = int | float | bool | str | Sequence[int] | None  # of a hyperparameter
+Value = int | float | bool | str | Sequence[int] | Sequence[float] | None  # of a hyperparameter
 Activation = Literal["relu", "tanh", "elu", "gelu", "silu"]
 Average = Literal["mean", "median"]
 Form = Literal["cholesky", "eigen", "separable"]  # of a covariance
@@ -186,6 +186,38 @@ class Hyperparameters:
     """Rate at which the thresholds of CMA-MAE's and CMA-MAEGA's archive rise."""
     archive_minimum: float = 0.0
     """Threshold of an empty cell in CMA-MAE's and CMA-MAEGA's archive."""
+    pbt_population: int = 10
+    """Agents of `pbt_me`. Each has an actor, critics, hyperparameters and a replay buffer."""
+    pbt_offspring: int = 10
+    """Offspring that the GA of `pbt_me` makes of elites in each iteration."""
+    pbt_episodes: int = 20
+    """Episodes with exploration noise of each agent of `pbt_me` in each iteration."""
+    pbt_steps: int = 5000
+    """Critic training steps of each agent of `pbt_me` in each iteration."""
+    pbt_replay_size: int = 100_000
+    """Capacity of the replay buffer of each agent of `pbt_me`, in transitions."""
+    pbt_copying: float = 0.2
+    """Share of the agents of `pbt_me`, the worst, that copy one of the best in each iteration."""
+    pbt_best: float = 0.1
+    """Share of the agents of `pbt_me`, the best, that are copied. It is at least one agent."""
+    pbt_drawing: float = 0.4
+    """Share of the agents of `pbt_me`, the next worst, that become elites of the archive."""
+    pbt_discount: tuple[float, float] = (0.9, 1.0)
+    """Range of the discount of an agent of `pbt_me`."""
+    pbt_actor_learning_rate: tuple[float, float] = (3e-5, 3e-3)
+    """Range of the actor's learning rate of an agent of `pbt_me`."""
+    pbt_critic_learning_rate: tuple[float, float] = (3e-5, 3e-3)
+    """Range of the critics' learning rate of an agent of `pbt_me`."""
+    pbt_smoothing_noise: tuple[float, float] = (0.0, 1.0)
+    """Range of the smoothing noise of an agent of `pbt_me`."""
+    pbt_smoothing_clip: tuple[float, float] = (0.0, 1.0)
+    """Range of the bound on the smoothing noise of an agent of `pbt_me`."""
+    pbt_exploration_noise: tuple[float, float] = (0.0, 0.2)
+    """Range of the standard deviation of the noise on the actions of an agent of `pbt_me`."""
+    dns_population: int = 1024
+    """Solutions in the population of `dns`."""
+    dns_neighbours: int = 3
+    """Nearest fitter solutions that define the competition fitness of `dns`."""
     distil_steps: int = 1000
     """Gradient steps in an iteration of 'elites distil'."""
     distil_batch_size: int = 1024
@@ -211,6 +243,8 @@ class Hyperparameters:
                 f"replay_size must be at least td3_batch_size, got {self.replay_size} and "
                 f"{self.td3_batch_size}"
             )
+        if self.pbt_discount[1] > 1:
+            raise ValueError(f"pbt_discount must be between 0 and 1, got {self.pbt_discount!r}")
 
     @property
     def cell_count(self) -> int:
@@ -243,7 +277,8 @@ _MOST_CELLS = 1_000_000  # more would take hours to cut, and an archive of terab
 _RATES = ("discount", "target_update_rate", "progress_discount", "progress_reached",
           "progress_uniform", "progress_near", "progress_empty", "progress_final_rate",
           "progress_weight_start", "progress_weight_end", "progress_rate_start",
-          "progress_rate_end", "archive_rate")  # fmt: skip
+          "progress_rate_end", "archive_rate", "pbt_copying", "pbt_best",
+          "pbt_drawing")  # fmt: skip
 _POSITIVE = ("policy_learning_rate", "actor_learning_rate", "critic_learning_rate",
              "es_learning_rate", "es_sigma", "lengthscale", "distil_learning_rate",
              "progress_learning_rate", "progress_final_weight", "progress_final_rate",
@@ -282,6 +317,12 @@ def _check_field(name: str, value: Any) -> None:
             raise ValueError(f"{name} must be a tuple of sizes of at least 1, got {value!r}")
         if name == "critic_hidden" and not value:
             raise ValueError("critic_hidden must have at least one layer, got ()")
+    elif isinstance(Hyperparameters.__dataclass_fields__[name].default, tuple):
+        if not _is_range(value):
+            raise ValueError(
+                f"{name} must be a range: two finite numbers of at least 0, the lowest and the "
+                f"highest, got {value!r}"
+            )
     elif isinstance(Hyperparameters.__dataclass_fields__[name].default, int):
         if not _whole(value) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
@@ -298,6 +339,14 @@ def _check_field(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be greater than 0, got {value!r}")
     elif value < 0 and name not in _ANY_SIGN:
         raise ValueError(f"{name} must not be negative, got {value!r}")
+
+
+def _is_range(value: Any) -> bool:
+    """Return whether a value is a tuple of two finite numbers with 0 <= lowest <= highest."""
+    if not isinstance(value, tuple) or len(value) != 2:
+        return False
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in value)
+    return numbers and 0 <= value[0] <= value[1] < math.inf
 
 
 def _whole(value: Any) -> bool:

@@ -54,6 +54,13 @@ class Evaluation(NamedTuple):
     transitions: Transitions  # of no steps (T = 0) where nobody learns from them
 
 
+class ActionNoise(NamedTuple):
+    """Noise on the actions of n episodes that run outside of JAX."""
+
+    deviations: Any  # [n] standard deviation, 0 for none
+    seeds: Any  # [n] uint32
+
+
 class Outside(Protocol):
     """Runs the episodes of a task outside of JAX, for example in other processes."""
 
@@ -63,12 +70,27 @@ class Outside(Protocol):
         ...
 
     def run(
-        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray, record: bool
+        self,
+        policies: Sequence[tuple[MLP, np.ndarray]],
+        seeds: np.ndarray,
+        record: bool,
+        noise: ActionNoise | None = None,
     ) -> Evaluation:
         """Run n episodes and return their results as NumPy arrays.
 
         `policies` has the network and the parameters [P] of each episode's policy, and `seeds` [n]
         the seed of its start. The transitions are [T, n, ...], or of no steps unless `record`.
+        Actions with `noise` are clipped to [-1, 1]. Only `pbt_me` asks for it.
+        """
+        ...
+
+    def record(
+        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray
+    ) -> tuple[Evaluation, np.ndarray | None]:
+        """Run n episodes and return their results with all steps, and poses to draw.
+
+        The poses [T + 1, n, B, 7] are those of the bodies of the task's scene, at the start and
+        after every step. They are None if there is nothing to draw.
         """
         ...
 
@@ -119,8 +141,12 @@ class Problem:
     deterministic: bool
     lengthscale: float
     """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
-    rollout: Callable[[Act, Array], Evaluation]
-    """(act, keys [n]) -> n episodes"""
+    rollout: Callable[..., Evaluation]
+    """(act, keys [n], noise=None) -> n episodes
+
+    `noise` [n] is the standard deviation of the noise on the actions of each episode. It is only
+    given for requests with `Request.action_noise`.
+    """
     final_descriptor: bool = True
     """The descriptor of an episode is that of its final state."""
     observation_ranges: tuple[tuple[int, float, float], ...] = ()
@@ -269,6 +295,7 @@ class Request(NamedTuple):
     key: Array  # [] of the rollouts
     noise: Array | None = None  # [n / 2, P] perturbations of an evolution strategy's copies
     parent_descriptors: Array | None = None  # [n, D] the target where there is no parent
+    action_noise: Array | None = None  # [n] deviation of the noise on each policy's actions
 
     def to_evaluate(self) -> Request:
         """Return the request for evaluation: without `parent_descriptors`, which only `tell` reads.

@@ -17,12 +17,12 @@ from matplotlib.lines import Line2D
 
 from elites.runs import directory as directories
 from elites.runs import drawing
+from elites.runs.archive_drawing import draw_archive
 from elites.runs.drawing import (
     COLOURS,
     STYLES,
     band,
     colour_bar,
-    draw_archive,
     line_style,
     plt,
     scale_of,
@@ -155,6 +155,7 @@ def save(figure: Any, path: Path) -> str:
     with drawing.styled():
         with directories.replacing(path) as temporary:
             figure.savefig(temporary, metadata={"CreationDate": None})
+        figure.set_layout_engine("none")  # the page has the layout of the PDF
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     plt.close(figure)

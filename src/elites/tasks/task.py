@@ -71,8 +71,11 @@ class Task:
     """Body model to draw. It needs `bodies` too."""
     bodies: Callable[[TaskState], Array] | None = None
     """Function that returns the state [13, B] of the bodies of the body model."""
-    scene: Scene | None = None
-    """What to draw of a task without a body model, such as a robot of another simulator."""
+    scene: Scene | Callable[[], Scene | None] | None = None
+    """What to draw of a task without a body model, such as a robot of another simulator.
+
+    A function is called when the scene is needed. It returns the same scene every time.
+    """
     summary: str = ""
     observation_layout: tuple[tuple[str, int], ...] = ()
     """Parts of the observation, in order: what each part is, and how many numbers it has."""

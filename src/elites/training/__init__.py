@@ -12,6 +12,7 @@
     starting.py    start from the archive of another run
     outside.py     the stage of a task whose episodes run outside of JAX
     results.py     what training returns: archive, actor, metrics
+    elites.py      the archive as a sequence of elites
     ask_tell.py    searches whose policies are evaluated by another program or a robot
     episodes.py    recorded episodes as transitions to learn from
     searches.py    save and load such a search

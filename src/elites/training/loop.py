@@ -21,6 +21,7 @@ import numpy as np
 from elites import presets, references, tasks
 from elites.core.algorithm import Algorithm, S
 from elites.core.hyperparameters import Hyperparameters, Value
+from elites.interop.tables import MetricsTable
 from elites.output import complain, warn
 from elites.tasks import checking
 from elites.tasks.rollout import problem
@@ -91,7 +92,8 @@ def train(
 
     `start_from` is the directory of a run whose archive each seed starts from. Its policies must
     have the same layers, and its descriptor the same bounds. Bounds that were estimated for it are
-    used again. Its elites are evaluated again, which does not count towards the budget.
+    used again. Its elites are evaluated again, which does not count towards the budget. The archive
+    may also be a CSV file of pyribs or a folder of QDax, see `elites.interop`.
 
     Ctrl-C ends training after the current iteration and raises `elites.TrainingInterrupted`, a
     KeyboardInterrupt whose attribute `run` is the run so far. A second Ctrl-C raises at once.
@@ -182,7 +184,9 @@ def _train(
         raise KeyboardInterrupt
     table = {name: np.stack([row[name] for row in history]) for name in history[0]}
     archives, actors = state.archive, algorithm.actor(state)
-    run = Run(algorithm, tuple(seeds), archives, actors, table, state, _kernels(), source)
+    metrics = MetricsTable(table, tuple(seeds))
+    names = tuple(axis.name for axis in source.task.descriptor_axes) if source.task else ()
+    run = Run(algorithm, tuple(seeds), archives, actors, metrics, state, _kernels(), source, names)
     if interrupts.received:
         raise TrainingInterrupted(run, len(history), total)
     return run
