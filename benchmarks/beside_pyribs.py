@@ -13,7 +13,7 @@ its own example for these problems. `--rank-one pyribs` uses its rank-one update
 Both libraries run in this process, in turns: first all seeds of one, then all of the other. pyribs
 computes in 64 bits and with one thread, which is fastest for it. elites computes in 32 bits, with
 all seeds in one batch. Seeds of the same number are not related. A run of pyribs with all defaults
-takes about an hour a seed. `--recorded FILE` compares with recorded curves instead.
+takes minutes a seed, an hour in all. `--recorded FILE` compares with recorded curves instead.
 
 Prints one JSON line for each library, algorithm, problem and seed, with the QD-score divided by the
 number of cells. Then there is one line for each algorithm and problem with the means over seeds.
@@ -214,8 +214,9 @@ def draw(path: Path, ours: list[Point], theirs: list[Point]) -> None:
 
     problems = list(dict.fromkeys(point.problem for point in ours))
     algorithms = [name for name in ALGORITHMS if any(p.algorithm == name for p in ours)]
+    size = (5 * len(problems) + 1.5, 3.8)
     figure, axes = pyplot.subplots(
-        1, len(problems), figsize=(5 * len(problems), 3.8), squeeze=False
+        1, len(problems), figsize=size, squeeze=False, layout="constrained"
     )
     for axis, problem in zip(axes[0], problems, strict=True):
         for colour, algorithm in enumerate(algorithms):
@@ -223,20 +224,21 @@ def draw(path: Path, ours: list[Point], theirs: list[Point]) -> None:
                 chosen = [p for p in points if (p.algorithm, p.problem) == (algorithm, problem)]
                 if chosen:
                     _draw_curve(axis, chosen, f"C{colour}", style, TITLES[algorithm])
-        axis.set(title=problem.capitalize(), xlabel="evaluations", ylim=(0, None), xlim=(0, None))
+        axis.set(title=problem.capitalize(), xlabel="evaluations / 1000", ylim=(0, None))
         axis.spines[["top", "right"]].set_visible(False)
     axes[0, 0].set_ylabel("QD-score / cells")
     handles = [lines.Line2D([], [], color=f"C{i}") for i in range(len(algorithms))]
     handles += [lines.Line2D([], [], color="grey", linestyle=style) for style in ("-", "--")]
     labels = [*(TITLES[name] for name in algorithms), "elites", "pyribs"]
     figure.legend(handles, labels, loc="outside right center", frameon=False)
-    figure.savefig(path, dpi=110, bbox_inches="tight")
+    figure.savefig(path, dpi=110)
 
 
 def _draw_curve(axis: Any, points: list[Point], colour: str, style: str, label: str) -> None:
-    """Draw the mean over seeds of one algorithm on one problem, and the range of elites' seeds."""
-    at = sorted({point.evaluations for point in points})
-    scores = [[p.norm_qd_score for p in points if p.evaluations == n] for n in at]
+    """Draw the mean of one algorithm on one problem over seeds, and their range."""
+    budgets = sorted({point.evaluations for point in points})
+    scores = [[p.norm_qd_score for p in points if p.evaluations == n] for n in budgets]
+    at = [n / 1000 for n in budgets]
     axis.plot(at, [statistics.mean(s) for s in scores], style, color=colour, lw=1.4, label=label)
     low, high = [min(s) for s in scores], [max(s) for s in scores]
     axis.fill_between(at, low, high, color=colour, alpha=0.12, lw=0)
