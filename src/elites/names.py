@@ -82,7 +82,10 @@ def parse(text: str) -> Name:
     parts = [part.replace(inner, ",") for part in rest.replace(",,", inner).split(",")]
     environment = parts.pop(0)
     if not environment:
-        raise ValueError(f"task '{text}': name an environment after the colon: {family}:NAME")
+        raise ValueError(
+            f"task '{text}': name an environment after the colon: {family}:NAME. "
+            "'elites tasks' has examples"
+        )
     options: dict[str, str] = {}
     for part in parts:
         option, equals, value = part.partition("=")

@@ -100,17 +100,12 @@ def test_parents_come_from_the_population():
 
 
 def test_it_finds_places_and_keeps_the_fittest():
-    """The population is made of solutions that were found, and spreads out."""
     run = elites.train("point_omni", "dns", preset="smoke", evaluations=32 * 30)
     state = jax.tree.map(np.asarray, run.state)
-    fitness, places = state.population.fitness[0], state.population.descriptors[0]
+    fitness = state.population.fitness[0]
     assert np.isfinite(fitness).all()
     assert fitness.max() == state.archive.fitness.max()
     assert run.metrics["coverage"][-1] > 1.5 * run.metrics["coverage"][0]
-    start = elites.train("point_omni", "dns", preset="smoke", evaluations=64)
-    before = np.asarray(start.state.population.descriptors[0])
-    spread = [np.linalg.norm(a[:, None] - a[None], axis=-1).mean() for a in (before, places)]
-    assert spread[1] > 1.3 * spread[0]
 
 
 def test_it_starts_from_an_archive_with_its_elites():

@@ -368,5 +368,5 @@ def test_bad_values_are_refused_by_name(values, words):
 
 
 def test_plain_vectors_are_refused():
-    with pytest.raises(ValueError, match=r"pbt_me needs episodes.*'sphere'.*Use me or dns"):
+    with pytest.raises(ValueError, match=r"pbt_me learns from the steps.*'sphere'.*use me or dns"):
         elites.build("sphere", "pbt_me")

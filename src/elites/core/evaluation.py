@@ -20,6 +20,7 @@ from elites.core.outside import Rows
 from elites.core.td3 import TD3
 from elites.core.types import (
     Act,
+    ActionNoise,
     Array,
     Evaluation,
     Problem,
@@ -28,6 +29,10 @@ from elites.core.types import (
     Vectors,
     padded_size,
 )
+
+# Folding i into a key gives the i-th key of a split, so this is larger than any number of rows. It
+# is not the number that `replay.thin` uses.
+_NOISE = 2**32 - 2
 
 
 def evaluate(
@@ -183,7 +188,11 @@ def rows_outside(problem: Problem, main_td3: TD3 | None, request: Request) -> Ro
     seeds = jnp.zeros(n + m, jnp.uint32)
     if not problem.deterministic:
         seeds = jax.vmap(jax.random.bits)(jax.random.split(request.key, n + m))
-    return Rows(request.policies, actors, seeds)
+    noise = None
+    if request.action_noise is not None:
+        noise_seeds = jax.random.bits(jax.random.fold_in(request.key, _NOISE), (n + m,))
+        noise = ActionNoise(jnp.pad(request.action_noise, (0, m)), noise_seeds)
+    return Rows(request.policies, actors, seeds, noise)
 
 
 def take(evaluation: Evaluation, rows: Array) -> Evaluation:

@@ -77,10 +77,10 @@ class Spec:
                 f"pbt_replay_size must be at least td3_batch_size, got {hp.pbt_replay_size} and "
                 f"{hp.td3_batch_size}"
             )
-        if problem.outside is not None or problem.vectors is not None:
+        if problem.vectors is not None:
             raise ValueError(
-                f"pbt_me needs episodes with noise on actions, which task '{problem.name}' does "
-                f"not have. Use {'pga_me' if problem.vectors is None else 'me or dns'}"
+                f"pbt_me learns from the steps of episodes, and task '{problem.name}' has none: "
+                "use me or dns"
             )
 
     @property

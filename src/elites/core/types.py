@@ -54,6 +54,13 @@ class Evaluation(NamedTuple):
     transitions: Transitions  # of no steps (T = 0) where nobody learns from them
 
 
+class ActionNoise(NamedTuple):
+    """Noise on the actions of n episodes that run outside of JAX."""
+
+    deviations: Any  # [n] standard deviation, 0 for none
+    seeds: Any  # [n] uint32
+
+
 class Outside(Protocol):
     """Runs the episodes of a task outside of JAX, for example in other processes."""
 
@@ -63,12 +70,17 @@ class Outside(Protocol):
         ...
 
     def run(
-        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray, record: bool
+        self,
+        policies: Sequence[tuple[MLP, np.ndarray]],
+        seeds: np.ndarray,
+        record: bool,
+        noise: ActionNoise | None = None,
     ) -> Evaluation:
         """Run n episodes and return their results as NumPy arrays.
 
         `policies` has the network and the parameters [P] of each episode's policy, and `seeds` [n]
         the seed of its start. The transitions are [T, n, ...], or of no steps unless `record`.
+        Actions with `noise` are clipped to [-1, 1]. Only `pbt_me` asks for it.
         """
         ...
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from elites import names, references
 from elites.core.networks import MLP
-from elites.core.types import Evaluation, Transitions
+from elites.core.types import ActionNoise, Evaluation, Transitions
 from elites.names import Name
 from elites.tasks import bounds, geoms
 from elites.tasks.scenes import Scene
@@ -40,11 +40,15 @@ class Workers:
     high: tuple[float, ...]
 
     def run(
-        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray, record: bool
+        self,
+        policies: Sequence[tuple[MLP, np.ndarray]],
+        seeds: np.ndarray,
+        record: bool,
+        noise: ActionNoise | None = None,
     ) -> Evaluation:
         """Run n episodes and return their results as NumPy arrays. See `Outside.run`."""
         plan = Plan(self.episode_length, record, self._sizes(policies))
-        return self._run(policies, seeds, plan).evaluation
+        return self._run(policies, seeds, plan, noise).evaluation
 
     def record(
         self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray
@@ -75,13 +79,20 @@ class Workers:
         return geoms.scene(robots.load(saved), robot.dt, _not_in_jax)
 
     def _run(
-        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray, plan: Plan
+        self,
+        policies: Sequence[tuple[MLP, np.ndarray]],
+        seeds: np.ndarray,
+        plan: Plan,
+        noise: ActionNoise | None = None,
     ) -> _Results:
         """Run n episodes as planned and return what the workers have reported."""
         rows = [
             Row(Network(network.sizes, network.activation), parameters, int(seed))
             for (network, parameters), seed in zip(policies, seeds, strict=True)
         ]
+        if noise is not None:
+            each = zip(rows, noise.deviations, noise.seeds, strict=True)
+            rows = [row._replace(noise=(float(scale), int(seed))) for row, scale, seed in each]
         results = _Results(self, len(rows), plan)
         with pool.shared(self.name, self.spec) as workers:
             workers.run(rows, plan, results.commit)

@@ -20,7 +20,7 @@ import numpy as np
 
 from elites import references
 from elites.core.networks import MLP
-from elites.core.types import Array, Evaluation, Transitions, Vectors, numbers
+from elites.core.types import ActionNoise, Array, Evaluation, Transitions, Vectors, numbers
 from elites.names import Name
 from elites.tasks.task import Task, TaskState
 
@@ -132,10 +132,17 @@ class NumPyFunction:
         self._call(np.zeros((2, self.size), np.float32))
 
     def run(
-        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray, record: bool
+        self,
+        policies: Sequence[tuple[MLP, np.ndarray]],
+        seeds: np.ndarray,
+        record: bool,
+        noise: ActionNoise | None = None,
     ) -> Evaluation:
-        """Evaluate n vectors and return the results as NumPy arrays, see `Outside.run`."""
-        del seeds
+        """Evaluate n vectors and return the results as NumPy arrays, see `Outside.run`.
+
+        There are no actions, so nobody asks for noise on them.
+        """
+        del seeds, noise
         n = len(policies)
         rows = np.stack([vector for _, vector in policies]) if n else np.zeros((0, self.size))
         fitness, descriptors = self._call(rows.astype(np.float32))
@@ -154,6 +161,15 @@ class NumPyFunction:
         scored: Any = fitness
         taken: Any = np.ones(n, np.int32)
         return Evaluation(scored, reached, valid, taken, transitions)
+
+    def record(
+        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray
+    ) -> tuple[Evaluation, None]:
+        """Evaluate n vectors and return the results. There is nothing to draw."""
+        return self.run(policies, seeds, True), None
+
+    def scene(self) -> None:
+        """Return None: there is nothing to draw."""
 
     def _call(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the fitness [n] and the descriptors [n, D] of vectors [n, P]."""

@@ -138,10 +138,10 @@ def _evaluations(run: RunDirectory) -> dict[int, Path]:
 def cells(run: RunDirectory) -> dict[str, Any]:
     """Return the cells of a run's archive: centroids [cells][D], corners, grid and `fitness_range`.
 
-    With two dimensions, `grid` is the number of columns and rows if the cells form a grid.
-    Otherwise it is None, and `corners` has the corners of the cells. In other dimensions both are
-    None. `fitness_range` is the smallest and the largest fitness in the newest snapshot. The page
-    uses it as the colour scale of all iterations, because fitness grows during training.
+    If descriptors have two dimensions, either `corners` has the corners of the Voronoi cells, or
+    `grid` the number of columns and rows of a grid. Otherwise both are None. `fitness_range` is the
+    smallest and the largest fitness in the newest snapshot. The page uses it as the colour scale of
+    all iterations, because fitness grows during training.
     """
     snapshot_iterations = iterations(run)
     if not snapshot_iterations:

@@ -44,6 +44,20 @@ def policy(network: Network, parameters: np.ndarray) -> Callable[[np.ndarray], n
     return lambda observation: numpy_networks.forward(layers, observation, network.activation)
 
 
+def noisy(
+    act: Callable[[np.ndarray], np.ndarray], deviation: float, seed: int
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return `act` with Gaussian noise on its actions, which stay within [-1, 1]."""
+    generator = np.random.default_rng(seed)
+
+    def acting(observation: np.ndarray) -> np.ndarray:
+        action = act(observation)
+        noise = deviation * generator.standard_normal(action.shape)
+        return np.clip(action + noise, -1.0, 1.0).astype(action.dtype)
+
+    return acting
+
+
 def run(
     environment: Environment,
     act: Callable[[np.ndarray], np.ndarray],
