@@ -132,8 +132,7 @@ def export(
 ) -> None:
     """Write one policy of a run as ONNX or safetensors, or its archive for pyribs or QDax.
 
-    Without --archive, --actor, --cell and --descriptor, the elite with the highest fitness is
-    written. The file of a policy is checked against JAX.
+    Without --actor, --cell and --descriptor, the elite with the highest fitness is written.
 
     Args:
         run: Run directory.
