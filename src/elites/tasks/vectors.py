@@ -155,6 +155,12 @@ class NumPyFunction:
         taken: Any = np.ones(n, np.int32)
         return Evaluation(scored, reached, valid, taken, transitions)
 
+    def record(
+        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray
+    ) -> tuple[Evaluation, None]:
+        """Evaluate n vectors, see `Outside.record`. There is nothing to draw."""
+        return self.run(policies, seeds, record=True), None
+
     def _call(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the fitness [n] and the descriptors [n, D] of vectors [n, P]."""
         try:
