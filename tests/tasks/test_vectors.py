@@ -10,6 +10,7 @@ from elites import tasks
 from elites.core import evaluation
 from elites.tasks import vectors
 from elites.tasks.rollout import problem, rollout_policies
+from elites.viewer import recording
 
 SHIFT = 2.048
 
@@ -79,6 +80,17 @@ def test_an_episode_of_the_task_evaluates_the_vector():
     fitness, descriptors = jax.vmap(task.vectors.evaluate)(x)
     np.testing.assert_allclose(episodes.fitness, fitness, rtol=1e-6)
     np.testing.assert_allclose(episodes.descriptors, descriptors, rtol=1e-5)
+
+
+def test_a_vector_of_a_numpy_function_can_be_shown():
+    task = vectors.task("own", arm, 4, (-4.0, -4.0), (4.0, 4.0), is_numpy=True)
+    x = np.random.default_rng(2).normal(size=4).astype(np.float32)
+    asked = recording.RecordingRequest(problem(task).policy(()), x, np.zeros(2, np.float32))
+    (found,) = recording.record(task, asked)
+    fitness, reached = arm(x[None])
+    assert found["fitness"] == pytest.approx(float(fitness[0]), rel=1e-5)
+    assert found["reached"] == pytest.approx(reached[0].tolist(), rel=1e-5)
+    assert (found["steps"], found["poses"]) == (1, None)
 
 
 def mirrored(x):
