@@ -151,7 +151,8 @@ def test_it_is_rewarded_for_progress_where_the_descriptor_is_a_final_one():
     assert learner.standardised
     assert learner.progress is None
     assert learner.rate_factor is None
-    assert (learner.td3.discount, learner.td3.lengthscale) == (0.9, 0.1)
+    assert (learner.td3.discount, learner.td3.lengthscale) == (0.99, 0.1)
+    assert learner.td3.actor_rate == learner.td3.critic_rate == 3e-4
     assert "next_state_descriptor" not in mean.layout
 
 

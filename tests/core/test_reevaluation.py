@@ -22,6 +22,7 @@ from elites.core import map_elites, networks, reevaluation, td3
 from elites.core.algorithm import Algorithm
 from elites.core.algorithms import ALGORITHMS
 from elites.core.archive import Archive
+from elites.core.cells import Cells
 from elites.core.reevaluation import Results
 from small import SMALL
 
@@ -91,7 +92,9 @@ def shapes(tree) -> tuple:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_elites_are_requested_in_the_shape_of_training(name):
     """With another shape or type, another program would evaluate them, to other bits."""
-    algorithm = elites.build("point_omni", name, **SMALL)
+    exact = name in ("cma_mega", "cma_maega")  # which need exact gradients
+    task = "vectors:sphere,dimensions=6" if exact else "point_omni"
+    algorithm = elites.build(task, name, preset="paper", **SMALL)
     key = jax.random.key(0)
     state = jax.eval_shape(algorithm.init, key, algorithm.centroids())
     trained = jax.eval_shape(algorithm.rounds[-1].ask, state, key)
@@ -151,9 +154,9 @@ def test_all_cells_and_the_actor_at_their_descriptors_are_reevaluated(choices):
 
 
 def score(archive: Archive, elites: Results, actor: Results | None, high=(10.0, 10.0)):
-    """Score results on a problem whose descriptors lie between 0 and `high`."""
-    problem = dataclasses.replace(probe.problem(), descriptor_low=(0.0, 0.0), descriptor_high=high)
-    return jax.jit(functools.partial(reevaluation.score, problem))(archive, elites, actor)
+    """Score results in Voronoi cells of descriptors that lie between 0 and `high`."""
+    cells = Cells((0.0, 0.0), high, len(archive.fitness))
+    return jax.jit(functools.partial(reevaluation.score, cells))(archive, elites, actor)
 
 
 def scored_archive() -> Archive:
