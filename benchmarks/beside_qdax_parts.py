@@ -31,6 +31,7 @@ from elites import packages, tasks
 from elites.core import archive as archives
 from elites.core import networks, td3
 from elites.core.algorithms import make_td3
+from elites.core.cells import Cells
 from elites.core.variation import ascend
 from elites.tasks import simulation
 from elites.tasks.rollout import problem
@@ -52,14 +53,15 @@ def _compare_addition(task: Task, key: Array) -> int:
     repertoires = simulation.load("qdax.core.containers.mapelites_repertoire")
     ours = archives.empty(centroids(task), 1)
     theirs = repertoires.MapElitesRepertoire.init_default(jnp.zeros(1), centroids(task))
-    weights, size = problem(task).weights, len(task.descriptor_low)
+    size = len(task.descriptor_low)
+    cells = Cells(task.descriptor_low, task.descriptor_high, len(ours.fitness))
     for i in range(3):
         batch_key = jax.random.fold_in(key, i)
         drawn = jax.random.uniform(batch_key, (500, size + 2))
         policies, fitness, descriptors = drawn[:, :1], drawn[:, 1], drawn[:, 2:]
         valid, origin = jnp.ones(500, bool), jnp.zeros(500, jnp.int32)
         ours = archives.add(
-            ours, policies, fitness, descriptors, valid, origin, jnp.int32(i), weights
+            ours, policies, fitness, descriptors, valid, origin, jnp.int32(i), cells
         ).archive
         theirs = theirs.add(policies, descriptors, fitness)
     equal = [

@@ -68,8 +68,10 @@ def measure(task: str, actor: np.ndarray, seed: int, rounds: int) -> dict[str, f
 
 def archive_score(task: str, seed: int) -> float:
     """Return the QD-score of a seed's archive at the end of its recorded run."""
-    with (RESULTS / f"{task}.progress_me.seeds_400-407.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if int(row["seed"]) == seed]
+    rows = []
+    for path in RESULTS.glob(f"{task}.progress_me.seeds_???-???.csv"):
+        with path.open() as file:
+            rows += [row for row in csv.DictReader(file) if int(row["seed"]) == seed]
     return float(max(rows, key=lambda row: int(row["iteration"]))["qd_score"])
 
 

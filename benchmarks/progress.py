@@ -43,6 +43,7 @@ def main() -> None:
         print_bar(task, runs[task]["progress_me"])
     for task in TASKS:
         print_actor(task)
+    print_million()
     figure(runs, options.output)
 
 
@@ -140,6 +141,16 @@ def print_actor(task: str) -> None:
         )
 
 
+def print_million() -> None:
+    """Print the QD-scores of `progress_me` on Ant-Omni over a million evaluations."""
+    curves: Curves = defaultdict(dict)
+    for row in rows("ant_omni.progress_me_million.seeds_*.csv"):
+        curves[int(row["seed"])][int(row["evaluations"])] = float(row["qd_score"]) / 1e5
+    for at in (128_000, 256_000, 500_000, 1_000_192):
+        values = np.array([score(curve, at) for curve in curves.values()])
+        print(f"Ant-Omni: progress_me after {at:,} of a million evaluations: {spread(values)}")
+
+
 def figure(runs: dict[str, dict[str, Curves]], output: Path) -> None:
     """Draw the median and the range of the seeds over the evaluations, a panel for each task."""
     drawing, panels = pyplot.subplots(1, 4, figsize=(13, 3.5), layout="constrained")
@@ -155,7 +166,7 @@ def figure(runs: dict[str, dict[str, Curves]], output: Path) -> None:
         panel.axhline(
             paper, color="#555555", ls="--", lw=1, label="paper: DCG-MAP-Elites after 1,000,000"
         )
-        panel.set(title=title, xlabel="thousand evaluations", xlim=(0, 260), ylim=(0, 16))
+        panel.set(title=title, xlabel="thousand evaluations", xlim=(0, 260), ylim=(0, 19))
     panels[0].set_ylabel("QD-score, 1e5")
     drawing.legend(
         *panels[0].get_legend_handles_labels(), fontsize=9, loc="outside lower center", ncols=4

@@ -75,7 +75,7 @@ def measure(address: str, clicks: int) -> dict[str, object]:
         page.goto(address)
         page.wait_for_selector("body[data-ready=yes]")
         about = page.evaluate("() => fetch('/api/run').then((r) => r.json())")
-        query = f"iteration={about['kept'][-1]}&seed={page.locator('#seed').input_value()}"
+        query = f"iteration={about['playable'][-1]}&seed={page.locator('#seed').input_value()}"
         archive = page.evaluate(f"() => fetch('/api/archive?{query}').then((r) => r.json())")
         where = page.evaluate("() => fetch('/api/cells').then((r) => r.json())")["centroids"]
         filled = [i for i, value in enumerate(archive["fitness"]) if value is not None]

@@ -8,7 +8,9 @@ FILES = [
     "files", "arrays", "words", "writing", "output", "packages", "references", "names", "trust",
     "presets",
 ]  # fmt: skip
-FOLDERS = ["physics", "core", "tasks", "training", "runs", "study", "viewer", "cli"]
+FOLDERS = [
+    "physics", "core", "interop", "tasks", "training", "runs", "study", "viewer", "cli"
+]  # fmt: skip
 ORDER = [*FILES[:-1], "physics", "core", "presets", *FOLDERS[2:]]
 
 

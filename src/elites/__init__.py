@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         TrainingInterrupted,
         ask_tell,
         build,
+        optimize,
         train,
     )
 
@@ -48,6 +49,7 @@ _LAZY = {
     "build": "elites.training",
     "given_to": "elites.runs.starting",  # for elites.training, which may not import it
     "load": "elites.runs.saved",
+    "optimize": "elites.training",
     "save": "elites.runs.saving",
     "task_with_bounds": "elites.runs.directory",  # for elites.training too
     "train": "elites.training",
@@ -66,6 +68,7 @@ __all__ = [
     "ask_tell",
     "build",
     "load",
+    "optimize",
     "save",
     "train",
 ]  # fmt: skip

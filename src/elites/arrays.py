@@ -1,7 +1,8 @@
-"""Read arrays from .npz files that may be damaged or come from somebody else.
+"""Read arrays from .npz and .npy files that may be damaged or come from somebody else.
 
-Arrays are plain `.npy` files inside an uncompressed zip. Nothing is unpickled. Before memory is
-allocated for an array, its header is compared with the size of the file and with what is expected.
+Arrays are plain `.npy` files, alone or inside an uncompressed zip. Nothing is unpickled. Before
+memory is allocated for an array, its header is compared with the size of the file and with what is
+expected.
 """
 
 from __future__ import annotations
@@ -69,14 +70,8 @@ def _read_member(
     if info.compress_type != zipfile.ZIP_STORED:
         raise error(f"{path}: {name} is compressed; elites writes no such file")
     with archive.open(info) as member:
-        try:
-            version = np.lib.format.read_magic(member)
-            if version != (1, 0):
-                raise ValueError(f"version {version} of the .npy format")
-            have, fortran, kind = np.lib.format.read_array_header_1_0(member)
-        except (ValueError, SyntaxError, RecursionError) as problem:
-            raise error(f"{path}: {name}: damaged: {problem}") from None
-        if kind.hasobject or kind.fields is not None or fortran or any(n < 0 for n in have):
+        have, fortran, kind = _header(f"{path}: {name}", member, error)
+        if fortran:
             raise error(f"{path}: {name} is not a plain array of numbers")
         if entry is not None and (list(have), kind.str) != (entry["shape"], entry["dtype"]):
             raise error(
@@ -95,6 +90,45 @@ def _read_member(
     if entry is not None and digest(array) != entry["sha256"]:
         raise error(f"{path}: {name}: damaged: its checksum does not match")
     return array
+
+
+def read_array(path: Path, error: Error = RunError) -> np.ndarray:
+    """Read one array of numbers from an .npy file and return it. Follows a symbolic link.
+
+    Raises `error` if the file is damaged or has anything but numbers, and an OSError if it cannot
+    be opened.
+    """
+    with files.open_file(path, error=error, follow=True) as file:
+        shape, fortran, kind = _header(str(path), file, error)
+        if kind.kind not in "fiu":
+            raise error(f"{path}: has {kind.name}, not numbers")
+        size = kind.itemsize * int(np.prod(shape, dtype=object))
+        have = os.fstat(file.fileno()).st_size - file.tell()
+        if size != have:
+            raise error(f"{path}: damaged: it claims {size:,} bytes and has {have:,}")
+        array = np.empty(shape[::-1] if fortran else shape, kind)
+        _fill(path, array, file, "the array", error)
+    return array.T if fortran else array
+
+
+def _header(where: str, file: Any, error: Error) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Read the header of an array in the .npy format from an open file.
+
+    Returns the shape, whether the array is stored column by column, and the type. `where` names the
+    array in errors.
+    """
+    try:
+        version = np.lib.format.read_magic(file)
+        if version != (1, 0):
+            raise ValueError(f"version {version} of the .npy format")
+        shape, fortran, kind = np.lib.format.read_array_header_1_0(file)
+    except (OSError, MemoryError):
+        raise
+    except Exception as problem:  # a header has many ways to be damaged
+        raise error(f"{where}: damaged: {problem}") from None
+    if kind.hasobject or kind.fields is not None or any(n < 0 for n in shape):
+        raise error(f"{where} is not a plain array of numbers")
+    return shape, fortran, kind
 
 
 def _fill(path: Path, array: np.ndarray, member, name: str, error: Error) -> None:
@@ -131,3 +165,18 @@ def type_name(dtype: str) -> str:
         return np.dtype(dtype).name
     except (TypeError, ValueError, SyntaxError):
         return dtype
+
+
+def read_table(path: Path, most: int = 2**28) -> np.ndarray:
+    """Return the numbers of a .npy file, or of a text file with numbers separated by commas.
+
+    Text gives a matrix with a row for each line. Raises a ValueError if the file is larger than
+    `most` bytes, cannot be opened or does not hold numbers.
+    """
+    try:
+        with files.open_file(path, most, error=ValueError, follow=True) as file:
+            if path.suffix == ".npy":
+                return np.asarray(np.load(file, allow_pickle=False), float)
+            return np.loadtxt(file, delimiter=",", ndmin=2)
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{path}: cannot be read as a table of numbers: {error}") from None

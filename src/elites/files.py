@@ -296,13 +296,16 @@ def read_csv(
     return header, rows
 
 
-def csv_rows(path: Path, error: Error = RunError, unfinished: bool = False) -> Iterator[list[str]]:
+def csv_rows(
+    path: Path, error: Error = RunError, unfinished: bool = False, follow: bool = False
+) -> Iterator[list[str]]:
     """Yield the header and the rows of a CSV file, while the file is being read.
 
     See `read_csv` for errors, which are raised at the first row with a fault, and for `unfinished`.
-    The header of an empty file is an empty list.
+    A symbolic link is followed only if `follow` is true. The header of an empty file is an empty
+    list.
     """
-    with open_file(path, 4000 * MEGABYTE, error) as file:
+    with open_file(path, 4000 * MEGABYTE, error, follow) as file:
         lines = _lines(path, file, error, unfinished)
         parsed = _parsed(path, lines, error)
         number, header = next(parsed, (0, []))

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from elites import references
 
-SIMULATORS = ("brax", "playground", "mjx", "gymnasium")
-"""Families of tasks of other simulators, as names begin with them."""
+SIMULATORS = ("brax", "playground", "mjx", "gymnasium", "vectors")
+"""Families of tasks with options: those of other simulators, and plain vectors."""
 BOUNDS = ("low", "high")
 """Options with the bounds of the descriptor. They are no part of short names."""
 MODEL_FILES = (".xml", ".mjcf")
@@ -82,7 +82,10 @@ def parse(text: str) -> Name:
     parts = [part.replace(inner, ",") for part in rest.replace(",,", inner).split(",")]
     environment = parts.pop(0)
     if not environment:
-        raise ValueError(f"task '{text}': name an environment after the colon: {family}:NAME")
+        raise ValueError(
+            f"task '{text}': name an environment after the colon: {family}:NAME. "
+            "'elites tasks' has examples"
+        )
     options: dict[str, str] = {}
     for part in parts:
         option, equals, value = part.partition("=")

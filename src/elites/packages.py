@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def require(*names: str, extra: str, purpose: str) -> None:
+def require(*names: str, purpose: str, extra: str = "") -> None:
     """Raise a ValueError if one of the packages `names` is not installed.
 
     The message says what the package is needed for (`purpose`), and which extra of elites, for
-    example elites[viewer], installs it.
+    example elites[viewer], installs it. Without `extra`, it names the package alone.
     """
     for name in names:
         if not is_installed(name):
-            raise ValueError(f"{purpose} needs the package {name}: pip install 'elites[{extra}]'")
+            install = f"'elites[{extra}]'" if extra else name
+            raise ValueError(f"{purpose} needs the package {name}: pip install {install}")
 
 
 def is_installed(name: str) -> bool:

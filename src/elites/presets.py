@@ -1,6 +1,7 @@
-"""Presets: budgets and hyperparameters for four purposes.
+"""Presets: budgets and hyperparameters for five purposes.
 
-    paper   the paper's numbers, and the default everywhere
+    paper   the paper's numbers, and the default for control tasks
+    vectors the numbers of the literature on plain optimisation, the default for plain vectors
     short   an eighth of the paper's budget, for `progress_me`
     demo    a real robot on two CPU cores within five minutes
     smoke   seconds: everything runs, nothing is learned
@@ -38,6 +39,14 @@ _PRESETS = {
     # Within this budget, `progress_me` passed the paper's QD-scores of a million evaluations in
     # every seed on the ants and Walker-Uni, and in seven of eight on Hexapod-Omni.
     "short": Preset(evaluations=128_000),
+    "vectors": Preset(
+        evaluations=540_000,
+        checkpoint_every=500,
+        reevaluate_every=0,
+        hp=Hyperparameters(
+            grid=(100, 100), batch_size=540, iso_sigma=0.5, line_sigma=0.2, cma_emitters=15
+        ),
+    ),
     "demo": Preset(
         evaluations=9_000,
         checkpoint_every=25,
@@ -51,6 +60,10 @@ _PRESETS = {
             actor_hidden=(128, 128),
             critic_hidden=(128, 128),
             replay_size=200_000,
+            pbt_episodes=4,
+            pbt_steps=600,
+            pbt_replay_size=20_000,
+            dns_population=256,
         ),
     ),
     "smoke": Preset(
@@ -70,16 +83,33 @@ _PRESETS = {
             pg_steps=3,
             replay_size=3000,
             es_samples=8,
+            cma_copies=8,
+            cma_critic_batch=64,
             es_memory=64,
             novelty_memory=64,
+            pbt_population=5,
+            pbt_offspring=4,
+            pbt_episodes=2,
+            pbt_steps=6,
+            pbt_replay_size=1000,
+            dns_population=24,
         ),
     ),
 }
 
 
 def names() -> list[str]:
-    """Return the names of the presets: paper, short, demo and smoke."""
+    """Return the names of the presets: paper, short, vectors, demo and smoke."""
     return list(_PRESETS)
+
+
+def default(task: str) -> str:
+    """Return the name of the preset that a task has by default, given the task's name."""
+    return "vectors" if task in VECTORS or task.startswith("vectors:") else "paper"
+
+
+VECTORS = ("sphere", "rastrigin", "arm")
+"""Standard names of tasks of plain vectors."""
 
 
 def get(name: str) -> Preset:

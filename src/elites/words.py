@@ -147,3 +147,10 @@ def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[st
         ).rstrip()
         for row in rows
     ]
+
+
+def policy_text(layers: Sequence[int], parameters: int) -> str:
+    """Return a text about the policies of a run: their layers, or that they are plain vectors."""
+    if layers and layers[0] == 0:
+        return f"plain vectors of {counted(parameters, 'number')}"
+    return f"{'-'.join(map(str, layers)) or '?'}, {parameters:,} parameters"

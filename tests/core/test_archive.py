@@ -17,13 +17,15 @@ from scipy.spatial import cKDTree
 
 from elites.core import archive as archives
 from elites.core import centroids as voronoi
-from elites.core import distances
+from elites.core.cells import Cells
 
 NAN, INF = np.nan, np.inf
 CENTROIDS = np.float32([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.5, -1.0]])
 POLICY_SIZE, BATCH = 3, 6
 
-add = jax.jit(functools.partial(archives.add, weights=(1.0, 1.0)))
+add = jax.jit(
+    functools.partial(archives.add, cells=Cells((-1.0, -1.0), (1.0, 1.0), len(CENTROIDS)))
+)
 sample = jax.jit(archives.sample, static_argnums=2)
 
 
@@ -56,6 +58,21 @@ class SerialArchive:
                 }
         return added, rejected
 
+    def judge(self, fitness, descriptors, valid):
+        """Return status and value of each candidate, given the archive before the batch."""
+        judged = []
+        for i in range(len(fitness)):
+            if not (valid[i] and np.isfinite(fitness[i]) and np.isfinite(descriptors[i]).all()):
+                judged.append((archives.NOT_BETTER, -INF))
+                continue
+            cell = int(np.argmin(((descriptors[i] - self.centroids) ** 2).sum(-1)))
+            if cell not in self.elites:
+                judged.append((archives.NEW_CELL, fitness[i]))
+                continue
+            value = fitness[i] - self.elites[cell]["fitness"]
+            judged.append((archives.BETTER if value > 0 else archives.NOT_BETTER, value))
+        return judged
+
     def assert_equals(self, archive):
         archive = jax.tree.map(np.asarray, archive)
         full = archive.fitness > -INF
@@ -75,9 +92,12 @@ def both_add(archive, reference, fitness, descriptors, valid, origin, iteration)
     """Add the same batch to both; policies are numbered so that each can be told apart."""
     fitness, descriptors = np.float32(fitness), np.float32(descriptors)
     policies = np.float32([[iteration, i, 1.0] for i in range(len(fitness))])
-    archive, added, rejected = add(
+    archive, added, rejected, status, value = add(
         archive, policies, fitness, descriptors, np.array(valid), np.int32(origin), iteration
     )
+    expected = reference.judge(fitness, descriptors, valid)
+    np.testing.assert_array_equal(status, [each[0] for each in expected])
+    np.testing.assert_array_equal(value, np.float32([each[1] for each in expected]))
     expected_added, expected_rejected = reference.add(
         policies, fitness, descriptors, valid, origin, iteration
     )
@@ -145,9 +165,9 @@ def one_candidate(archive, fitness, descriptor, policy, valid=True, iteration=0)
 
 def test_a_tie_keeps_the_incumbent():
     archive = archives.empty(jnp.asarray(CENTROIDS), POLICY_SIZE)
-    archive, added, _ = one_candidate(archive, 1.5, (1.0, 0.1), (1, 1, 1))
+    archive, added, *_ = one_candidate(archive, 1.5, (1.0, 0.1), (1, 1, 1))
     assert added.all()
-    archive, added, rejected = one_candidate(archive, 1.5, (0.9, 0.0), (2, 2, 2), iteration=1)
+    archive, added, rejected, *_ = one_candidate(archive, 1.5, (0.9, 0.0), (2, 2, 2), iteration=1)
     assert not added.any()
     assert not rejected.any()  # a loser is not a failure
     np.testing.assert_array_equal(archive.policies[1], [1, 1, 1])
@@ -157,12 +177,48 @@ def test_a_tie_keeps_the_incumbent():
 @pytest.mark.parametrize("descriptor", [(NAN, 0.0), (NAN, NAN), (INF, 0.0), (0.0, -INF)])
 def test_a_descriptor_that_is_no_place_enters_no_cell(descriptor):
     empty = archives.empty(jnp.asarray(CENTROIDS), POLICY_SIZE)
-    archive, added, rejected = one_candidate(empty, 1.0, descriptor, (1, 1, 1))
+    archive, added, rejected, *_ = one_candidate(empty, 1.0, descriptor, (1, 1, 1))
     assert rejected.all()
     assert not added.any()
     assert not archives.filled(archive).any()
     np.testing.assert_array_equal(archive.policies, empty.policies)
     np.testing.assert_array_equal(archive.descriptors, empty.descriptors)
+
+
+# -------------------------------------------------------------------------------------- annealing
+
+
+@pytest.mark.parametrize(("rate", "minimum"), [(0.01, 0.0), (0.5, -1.0), (0.0, 0.0), (1.0, -2.0)])
+def test_thresholds_rise_by_the_rule_of_cma_mae(rate, minimum):
+    """Compare with a loop over cells that applies the published rule."""
+    rng, annealing = np.random.default_rng(5), archives.Annealing(rate, minimum)
+    cells = Cells((-1.0, -1.0), (1.0, 1.0), 20, grid=(5, 4))
+    plain = archive = archives.empty(cells.centroids(), POLICY_SIZE, annealing)
+    plain = archives.empty(cells.centroids(), POLICY_SIZE)
+    add_annealed = jax.jit(functools.partial(archives.add, cells=cells, annealing=annealing))
+    add_plain = jax.jit(functools.partial(archives.add, cells=cells))
+    threshold, reached = np.full(20, minimum, float), np.zeros(20, bool)
+    for iteration in range(12):
+        fitness = np.float32(rng.normal(size=60).round(1) + 0.1 * iteration)
+        descriptors = np.float32(rng.uniform(-1.2, 1.2, (60, 2)))
+        batch = (np.float32(rng.normal(size=(60, POLICY_SIZE))), fitness, descriptors,
+                 np.ones(60, bool), np.ones(60, np.int32), iteration)  # fmt: skip
+        archive, _, _, status, value = add_annealed(archive, *batch)
+        plain = add_plain(plain, *batch).archive
+        place = np.asarray(cells.index(cells.centroids(), jnp.asarray(descriptors)))
+        better = fitness > threshold[place]
+        expected = np.where(better, np.where(reached[place], 1, 2), 0)
+        np.testing.assert_array_equal(status, expected)
+        np.testing.assert_allclose(value, fitness - threshold[place], atol=2e-5)
+        for cell in np.unique(place[better]):
+            above = fitness[better & (place == cell)]
+            share = (1 - rate) ** len(above)
+            threshold[cell] = share * threshold[cell] + (1 - share) * above.mean(dtype=float)
+            reached[cell] = True
+        np.testing.assert_allclose(archive.threshold, threshold, atol=2e-5)
+        np.testing.assert_array_equal(archive.reached, reached)
+        for name in ("policies", "fitness", "descriptors", "born"):  # the elites are the same
+            np.testing.assert_array_equal(getattr(archive, name), getattr(plain, name))
 
 
 # ------------------------------------------------------------------------------------------ cells
@@ -182,8 +238,8 @@ def test_cells_are_the_nearest_centroids_relative_to_the_ranges(low, high):
     points = np.random.default_rng(1).uniform(low, high, (5000, len(low))).astype(np.float32)
     archive = archives.empty(centroids, POLICY_SIZE)
     ranges = np.subtract(high, low)
-    weights = distances.weights_of(tuple(ranges))
-    cells = np.asarray(archives.cell_of(archive, jnp.asarray(points), weights))
+    cells = Cells(low, high, len(centroids))
+    cells = np.asarray(archives.cell_of(archive, jnp.asarray(points), cells))
     distance, nearest = cKDTree(np.asarray(centroids) / ranges).query(points / ranges, k=2)
     clear = distance[:, 1] - distance[:, 0] > 1e-6  # nearer ones are ties in 32 bits
     assert clear.mean() > 0.99

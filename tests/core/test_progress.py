@@ -195,6 +195,8 @@ def test_metrics_count_the_outward_offspring_that_came_nearer():
     assert list(shares) == ["pg"]
     np.testing.assert_allclose(shares["pg"], expected)
     assert 0 < expected < 1
+    nobody = map_elites.nearer(spec, request._replace(parent_descriptors=targets), found)
+    assert np.isnan(nobody["pg"]), "no offspring was sent anywhere"
     assert map_elites.nearer(spec, request._replace(parent_descriptors=None), found) == {}
     assert request.to_evaluate().parent_descriptors is None
 

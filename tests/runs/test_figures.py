@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -90,6 +91,41 @@ def test_curves_show_median_and_quartiles():
     for point in ((10, 2), (10, 4), (20, 4), (20, 8)):
         assert (corners == point).all(axis=1).any()
     plt.close(figure)
+
+
+def test_a_variation_has_one_colour_in_both_panels():
+    """The columns of the table are in alphabetical order, the origins in that of the algorithm."""
+    facts = {
+        "algorithm": "progress_me", "task": "task", "descriptor": "", "descriptor_low": [0, 0],
+        "descriptor_high": [1, 1], "origins": ["initial", "ga", "pg", "injection"],
+    }  # fmt: skip
+    columns = ("iteration", "evaluations", "added.ga", "added.injection", "added.pg")
+    table = {name: np.arange(3.0)[:, None] for name in columns}
+    snapshot = {
+        "centroids": np.random.default_rng(0).uniform(size=(4, 2)),
+        "origin": np.arange(4)[None],
+    }
+    with drawing.styled():
+        figure = figures._origin_figure(facts, table, snapshot, 0)
+        left, right = figure.axes
+        lines = {line.get_label(): line.get_color() for line in left.get_lines()}
+        squares = {line.get_label(): line.get_color() for line in right.get_legend().get_lines()}
+        drawing.plt.close(figure)
+    assert len(set(lines.values())) == 3
+    assert {name: squares[name] for name in lines} == lines
+    assert set(squares) == {"initial", *lines}
+
+
+def test_a_long_title_is_broken_between_the_options_of_a_task():
+    title = "dcg_me on gymnasium:Walker2d-v5,descriptor=mean_velocity,episode_length=250"
+    lines = drawing.wrapped(title, 40).splitlines()
+    assert lines == [
+        "dcg_me on gymnasium:Walker2d-v5,",
+        "descriptor=mean_velocity,",
+        "episode_length=250",
+    ]
+    assert drawing.wrapped("me on ant_omni, iteration 3", 50) == "me on ant_omni, iteration 3"
+    assert drawing.wrapped("x" * 60, 50) == "x" * 60  # one word
 
 
 def test_several_runs_share_a_figure(finished, conditioned, tmp_path):
@@ -185,20 +221,102 @@ def test_a_seed_can_be_chosen_and_must_exist(run):
     assert "the run has no seed 7. Its seeds are 0, 1" in elites("plot", run, "--seed", 7).stderr
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_archives_of_other_dimensions_can_be_drawn(run, size):
-    facts = json.loads((run / "facts.json").read_text())
-    facts |= {"descriptor_low": [-1.0] * size, "descriptor_high": [1.0] * size}
-    generator = np.random.default_rng(0)
-    snapshot = {
-        "fitness": np.where(generator.random((1, 32)) > 0.5, 3.0, -np.inf),
-        "descriptors": generator.uniform(-1, 1, (1, 32, size)),
-        "centroids": generator.uniform(-1, 1, (32, size)),
+FACTS = {"task": "t", "algorithm": "a", "descriptor": "", "origins": ["initial", "ga"]}
+
+
+def in_box(size: int) -> dict:
+    """Facts of a run with descriptors from -1 to 1."""
+    return FACTS | {"descriptor_low": [-1.0] * size, "descriptor_high": [1.0] * size}
+
+
+def snapshot_at(centroids: np.ndarray) -> dict[str, np.ndarray]:
+    """A snapshot in which every third cell is empty. Fitness is the number of the cell minus 4."""
+    cells = np.arange(len(centroids))
+    return {
+        "fitness": np.where(cells % 3, cells - 4.0, -np.inf)[None],
+        "descriptors": centroids[None],
+        "centroids": centroids,
+        "origin": np.where(cells % 3, cells % 2, -1)[None],
         "iteration": np.array(3),
     }
-    figure = figures._archive_figure(facts, snapshot, 0, [0])
-    assert figure.axes[0].patches or figure.axes[0].collections
+
+
+def test_one_dimension_is_drawn_as_bars():
+    """They are as high as the fitness. Empty cells are grey over the whole height."""
+    snapshot = snapshot_at(np.array([[0.8], [-0.6], [0.2], [-0.2], [-0.9]]))
+    figure = figures._archive_figure(in_box(1), snapshot, 0, [0])
+    bars = figure.axes[0].collections[0]
+    corners = [path.vertices[:4] for path in bars.get_paths()]
+    left, right = ([bar[:, 0].min() for bar in corners], [bar[:, 0].max() for bar in corners])
+    np.testing.assert_allclose(left, [-1, -0.75, -0.4, 0, 0.5])
+    np.testing.assert_allclose(right, [-0.75, -0.4, 0, 0.5, 1])
+    ends = [(bar[:, 1].min(), bar[:, 1].max()) for bar in corners]
+    assert ends == [(0, 0), (-3, 0), (-3, 0), (-2, 0), (-3, 0)]  # cells 4, 1, 3, 2, 0
+    grey = drawing.plt.matplotlib.colors.to_rgba(drawing.EMPTY)
+    assert [tuple(c) == grey for c in bars.get_facecolor()] == [False, False, True, False, True]
     figure.canvas.draw()
+    drawing.plt.close(figure)
+
+
+def test_a_grid_is_drawn_as_rectangles_in_any_order():
+    """A hundred times a hundred cells need no polygon: one mesh shows their colours."""
+    middles = (np.arange(100) + 0.5) / 50 - 1
+    centroids = np.stack(np.meshgrid(middles, middles, indexing="ij"), -1).reshape(-1, 2)
+    centroids = centroids[np.random.default_rng(0).permutation(10_000)].astype(np.float32)
+    with mock.patch.object(voronoi, "_unit_cells", side_effect=AssertionError):
+        figure = figures._archive_figure(in_box(2), snapshot_at(centroids), 0, [0])
+        cells = voronoi.polygons(centroids, (-1, -1), (1, 1))
+    assert sum(area(cell) for cell in cells) == pytest.approx(4)
+    (mesh,) = figure.axes[0].collections
+    np.testing.assert_allclose(cells[7].mean(0), centroids[7], atol=1e-6)
+    colours = np.asarray(mesh.get_array()).reshape(100, 100, 4)
+    column, row = np.floor((centroids[9_998] + 1) * 50).astype(int)
+    np.testing.assert_allclose(colours[row, column], drawing.plt.get_cmap("viridis")(1.0))
+    drawing.plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    "centroids",
+    [
+        np.array([[-0.5, -0.5], [0.5, -0.5], [-0.5, 0.5], [0.5, 0.4]]),  # one is not in the middle
+        np.array([[-0.5, -0.5], [0.5, -0.5], [-0.5, 0.5], [-0.5, 0.5]]),  # one is missing
+        np.array([[-0.5, 0.0], [0.5, 0.0], [0.9, 0.0]]),
+        np.array([[-1.0, 0.0], [0.5, 0.0]]),
+    ],
+)
+def test_centroids_that_are_no_grid_are_noticed(centroids):
+    assert voronoi.grid_places(centroids, (-1, -1), (1, 1)) is None
+    assert sum(map(area, voronoi.polygons(np.unique(centroids, axis=0), (-1, -1), (1, 1)))) > 3.9
+
+
+def test_many_dimensions_are_drawn_as_lines_and_projections():
+    """Lines from the worst elite to the best; a bin has the colour of its best elite."""
+    generator = np.random.default_rng(0)
+    snapshot = snapshot_at(generator.uniform(-1, 1, (30, 4)))
+    figure = figures._archive_figure(in_box(4), snapshot, 0, [0])
+    lines = figure.axes[0].collections[0].get_segments()
+    assert len(lines) == 20
+    heights = (snapshot["centroids"][29] + 1) / 2
+    np.testing.assert_allclose(lines[-1], np.stack([np.arange(4), heights], 1))
+    figure.canvas.draw()
+    drawing.plt.close(figure)
+    figure = figures._projections_figure(in_box(4), snapshot, 0, [0])
+    shown = [panel for panel in figure.axes[:9] if panel.axison]
+    assert len(shown) == 6  # pairs of four dimensions
+    mesh = figure.axes[6].collections[0]  # the last row: dimensions 0 and 3
+    bins = np.asarray(mesh.get_array()).reshape(8, 8, 4)
+    column, row = ((snapshot["centroids"][29, [0, 3]] + 1) * 4).astype(int)
+    np.testing.assert_allclose(bins[row, column], drawing.plt.get_cmap("viridis")(1.0))
+    assert figure.axes[6].get_ylabel() == "descriptor 4"
+    drawing.plt.close(figure)
+
+
+def test_of_very_many_elites_some_are_drawn_and_the_figure_says_so():
+    snapshot = snapshot_at(np.random.default_rng(0).uniform(-1, 1, (3000, 7)))
+    figure = figures._archive_figure(in_box(7), snapshot, 0, [0])
+    assert len(figure.axes[0].collections[0].get_segments()) == 1500
+    assert figure.axes[0].get_xlabel() == "1500 of 2000 elites, evenly by rank of fitness"
+    drawing.plt.close(figure)
 
 
 def test_axes_are_named_as_the_task_names_them(run):

@@ -139,12 +139,17 @@ def test_the_page_shows_what_an_elite_does(hopper):
     from elites.runs.directory import RunDirectory
 
     player = Player(RunDirectory(hopper))
-    assert player.scene() is None, "no robot is drawn"
     elite = package.load(hopper).archive.best()
     found = player.watch(player.newest, 0, elite.cell)["elite"]
     assert found["fitness"] == elite.fitness
     assert found["reached"] == pytest.approx(elite.descriptor.tolist())
-    assert found["poses"] is None
+    scene = player.scene()
+    assert scene is not None
+    assert scene["bodies"] == ["torso", "thigh", "leg", "foot"]
+    assert [shape["kind"] for shape in scene["shapes"]] == ["plane"] + ["capsule"] * 4
+    assert scene["dt"] == 0.008
+    assert found["poses"]["bodies"] == len(scene["bodies"])
+    assert found["poses"]["frames"] == found["steps"] + 1
 
 
 def test_a_changed_environment_is_not_resumed(tmp_path):

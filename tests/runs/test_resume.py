@@ -8,11 +8,12 @@ from program import SMOKE, bits, newest, rows, succeed
 
 
 # The states of the others have the fields of one of these; for dcg_me see test_faults.py.
-@pytest.mark.parametrize("name", ["me", "me_es", "qd_pg", "progress_me"])
+@pytest.mark.parametrize("name", ["me", "me_es", "qd_pg", "progress_me", "cma_mae", "pbt_me"])
 def test_halves_equal_the_whole(name, tmp_path):
     straight, halves = tmp_path / "straight", tmp_path / "halves"
-    options = ("point_omni", name, *SMOKE, "--seeds", 2, "--checkpoint-every", 100)
-    first, each = (1, 9) if name == "me_es" else (32, 32)
+    task = "vectors:sphere,dimensions=10" if name == "cma_mae" else "point_omni"
+    options = (task, name, *SMOKE, "--seeds", 2, "--checkpoint-every", 100)
+    first, each = {"me_es": (1, 9), "pbt_me": (9, 19)}.get(name, (32, 32))
     whole, half = (("--evaluations", first + n * each) for n in (6, 3))
     succeed("train", *options, *whole, "--output", straight)
     succeed("train", *options, *half, "--output", halves)

@@ -20,6 +20,7 @@ pytest.importorskip("gymnasium", reason="LEFT OUT: needs gymnasium")
 
 import own_environments
 from elites.core.networks import MLP
+from elites.tasks import geoms
 from elites.tasks import gymnasium_tasks as family
 from elites.tasks.workers import pool
 from elites.tasks.workers.descriptors import Choice
@@ -110,6 +111,54 @@ def test_an_episode_is_that_of_plain_gymnasium():
         found.transitions.state_descriptor[:steps, 0, 0], places, rtol=1e-3, atol=1e-5
     )
     assert not found.transitions.observation[steps:].any()
+
+
+def test_a_recorded_robot_is_where_plain_gymnasium_has_it():
+    import gymnasium
+
+    workers = workers_of(HOPPER, low=(-1.0,), high=(1.0,))
+    rows = drawn(workers, 2)
+    found, poses = workers.record(rows, np.zeros(2))
+    assert poses is not None
+    assert poses.shape == (31, 2, 4, 7)
+    env = gymnasium.make("Hopper-v5", disable_env_checker=True)
+    for row, (network, policy) in enumerate(rows):
+        seen, _ = env.reset(seed=0)
+        model, data = env.unwrapped.model, env.unwrapped.data
+        expected = [geoms.poses_of(model, data)]
+        for _ in range(found.steps[row]):
+            seen, *_ = env.step(act(network, policy, seen).astype(np.float32))
+            expected.append(geoms.poses_of(model, data))
+        recorded = poses[: found.steps[row] + 1, row]
+        np.testing.assert_allclose(recorded, expected, rtol=1e-3, atol=1e-4)
+        assert np.ptp(recorded[:, 0, 2]) > 0.01, "the torso moves"
+    scene = workers.scene()
+    assert scene is not None
+    assert scene.to_json() == geoms.scene(model, 0.008, act).to_json()
+    assert workers.scene() is scene
+
+
+def test_robots_are_only_recorded_for_drawing(monkeypatch):
+    """A recording changes no result, and training shares no memory for robots."""
+    monkeypatch.setenv(pool.VARIABLE, "1")
+    workers = workers_of(HOPPER, low=(-1.0,), high=(1.0,))
+    rows = drawn(workers, 2)
+    recorded, _ = workers.record(rows, np.zeros(2))
+    assert workers.scene() is not None
+    assert arrays(workers.run(rows, np.zeros(2), record=True)) == arrays(recorded)
+    with pool.shared("gymnasium:test", HOPPER) as workers_now:
+        [block] = [worker.block for worker in workers_now._workers]
+    assert block is not None
+    assert block.steps.reward.shape == (30,)
+    assert (block.poses.size, block.model.size) == (0, 0)
+
+
+def test_an_environment_without_a_model_has_nothing_to_draw():
+    workers = workers_of(own("point"))
+    found, poses = workers.record(drawn(workers, 1), np.zeros(1))
+    assert workers.scene() is None
+    assert poses is None
+    assert found.transitions.mask.all()
 
 
 @pytest.mark.parametrize(

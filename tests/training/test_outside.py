@@ -23,6 +23,7 @@ import own_environments
 import small
 from elites import tasks, training
 from elites.core import networks
+from elites.core.types import ActionNoise
 from elites.tasks import gymnasium_tasks as family
 from elites.tasks import rollout
 from elites.tasks.workers import pool
@@ -40,6 +41,7 @@ TRAINED = (
 )  # the others leave out their gradient steps, which take long to compile
 NAMES = (
     *TRAINED, "me", "pga_me", "qd_pg", "dcrl_me", "progress_me", "dcg_me_unconditioned_actor",
+    "pbt_me",
 )  # fmt: skip
 
 
@@ -98,6 +100,25 @@ def test_every_algorithm_does_what_it_does_inside_of_jax(name, point):
     assert set(metrics) == set(expected)
     for measure in ("evaluations", "env_steps", "rejected"):
         assert np.array_equal(metrics[measure], expected[measure])
+
+
+def test_workers_add_noise_to_actions(point):
+    """The actions of a policy of zeros are the noise alone: two episodes share its seed."""
+    network = networks.policy(3, 2, (4,))
+    policies = [(network, np.zeros(network.size, np.float32))] * 4
+    noise = ActionNoise(np.array([0.0, 0.3, 0.3, 5.0]), np.array([1, 2, 2, 3], np.uint32))
+    found = point.outside.run(policies, np.zeros(4, np.uint32), True, noise)
+    actions = found.transitions.action
+    assert (actions[:, 0] == 0).all()
+    np.testing.assert_array_equal(actions[:, 1], actions[:, 2])
+    assert 0.2 < actions[:, 1].std() < 0.4
+    assert np.abs(actions[:, 3]).max() == 1
+    assert len(np.unique(actions[:, 1])) == actions[:, 1].size
+    # The environment took them: the point is where they lead.
+    expected = np.zeros(2)
+    for action in actions[:, 1]:
+        expected = np.clip(expected + 0.1 * action, -1, 1)
+    np.testing.assert_allclose(found.descriptors[1], expected, atol=1e-4)
 
 
 def test_two_workers_and_deaths_change_no_bit(point, monkeypatch):

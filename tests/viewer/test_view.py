@@ -496,6 +496,41 @@ def test_a_click_finds_the_cell_of_unequal_ranges(tmp_path):
         assert errors(complaints) == []
 
 
+PIXEL = """([x, y]) => {
+  const canvas = document.getElementById("map");
+  const box = canvas.getBoundingClientRect(), ratio = canvas.width / box.width;
+  const at = [(x - box.left) * ratio, (y - box.top) * ratio].map(Math.round);
+  return [...canvas.getContext("2d").getImageData(...at, 1, 1).data];
+}"""
+
+
+def test_the_cells_of_a_grid_are_rectangles(tmp_path):
+    """A filled cell has one colour up to its corners, and is found there by the pointer."""
+    path = tmp_path / "run"
+    task = ("vectors:sphere,dimensions=4", "me", *SMOKE, "--evaluations", 96)
+    succeed("train", *task, "--hp.grid", 6, 5, "--output", path)
+    with serving(path) as server, browsing() as (page, _, complaints):
+        page.goto(server.address)
+        ready(page)
+        cells, about = server.json("/api/cells"), server.json("/api/run")
+        assert (cells["grid"], cells["corners"], len(cells["centroids"])) == ([6, 5], None, 30)
+        archive = server.json(f"/api/archive?iteration={about['iterations'][-1]}&seed=0")
+        filled = [i for i, value in enumerate(archive["fitness"]) if value is not None]
+        colours = set()
+        for cell in (filled[0], filled[-1], archive["fitness"].index(None)):
+            middle = np.array([cell // 5 + 0.5, cell % 5 + 0.5])
+            corners = [
+                middle + 0.45 * np.array(way) for way in ((-1, -1), (1, -1), (1, 1), (-1, 1))
+            ]
+            places = [on_map(page, tuple(at / (6, 5))) for at in (middle, *corners)]
+            (colour,) = {tuple(page.evaluate(PIXEL, place)) for place in places}
+            colours.add(colour)
+            page.mouse.move(*places[1])
+            assert page.locator("#tooltip").inner_text().startswith(f"cell {cell}")
+        assert len(colours) == 3
+        assert errors(complaints) == []
+
+
 def test_an_algorithm_without_a_distilled_policy_says_so(tmp_path):
     path = tmp_path / "run"
     succeed("train", "point_omni", "me", *SMOKE, "--evaluations", 96, "--output", path)

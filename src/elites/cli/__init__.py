@@ -5,6 +5,7 @@
     view.py        view
     study.py       study, report
     catalogue.py   tasks, algorithms; describe.py writes their text
+    completion.py  completion, for shells
     parsing.py     options from function signatures, and messages for wrong ones
 
 A command is a typed function: its signature becomes the options and its docstring the help. To add
@@ -34,7 +35,7 @@ from typing import Any
 
 import elites
 from elites import output
-from elites.cli import catalogue, parsing, runs, study, train, view
+from elites.cli import catalogue, completion, parsing, runs, study, train, view
 from elites.core.catalogue import suggestion
 from elites.runs.directory import RunError
 from elites.runs.signals import Interrupted
@@ -57,6 +58,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "tasks": catalogue.tasks,
     "algorithms": catalogue.algorithms,
     "demo": train.demo,
+    "completion": completion.completion,
 }
 
 

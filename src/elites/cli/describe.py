@@ -6,8 +6,11 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from elites import references, training
-from elites.core import catalogue, networks
+from elites.core import catalogue
+from elites.core.hyperparameters import Hyperparameters
+from elites.core.types import Vectors
 from elites.tasks.families import FAMILIES
+from elites.tasks.rollout import problem
 from elites.tasks.standard import STANDARD, needed
 from elites.tasks.task import Task
 from elites.words import columns, counted
@@ -17,7 +20,7 @@ def overview(tasks: Sequence[Task]) -> str:
     """Return a table of tasks as text, with a heading and a line for each task."""
     rows = [["task", "observation", "action", "episode", "parameters", "bounds", "descriptor"]]
     for task in tasks:
-        network = networks.policy(task.observation_size, task.action_size)
+        network = problem(task).policy(Hyperparameters.policy_hidden)
         rows.append(
             [
                 task.name,
@@ -40,8 +43,8 @@ def standard_names() -> str:
 
 
 def simulators() -> str:
-    """Return a table of the families of tasks of other simulators as text, a line for each."""
-    rows = [["other simulators", "", "example"]]
+    """Return a table of the families of tasks as text, a line for each."""
+    rows = [["tasks by family", "", "example"]]
     for family in FAMILIES.values():
         missing = f"not installed: pip install 'elites[{family.extra}]'"
         rows.append(
@@ -52,7 +55,9 @@ def simulators() -> str:
 
 def explain_task(task: Task) -> str:
     """Return a text that explains a task: its reward, descriptor, observation and action."""
-    network = networks.policy(task.observation_size, task.action_size)
+    if task.vectors is not None:
+        return _explain_vectors(task, task.vectors)
+    network = problem(task).policy(Hyperparameters.policy_hidden)
     layers = "-".join(map(str, network.sizes))
     length = f"at most {counted(task.episode_length, 'step')}"
     if task.body_model is not None:
@@ -80,6 +85,20 @@ def explain_task(task: Task) -> str:
         *columns([[f"  {where}", what] for where, what in _ranges(_actions(task))]),
     ]
     return "\n".join(lines)
+
+
+def _explain_vectors(task: Task, vectors: Vectors) -> str:
+    """Return a text that explains a task of plain vectors: fitness, descriptor and start."""
+    same = len(set(vectors.start)) == 1
+    facts = [
+        ("vectors", f"plain vectors of {counted(vectors.size, 'number')}"),
+        ("start", f"{vectors.start[0]:g} in every dimension" if same else f"{vectors.start}"),
+        ("evaluation", "outside of JAX" if vectors.evaluate is None else "compiled by JAX"),
+        ("descriptor", task.descriptor_text or "of the function"),
+        *((f"axis {i}", text) for i, text in enumerate(_axes(task), 1)),
+    ]
+    lines = [f"{task.name}: {task.summary}", ""]
+    return "\n".join([*lines, *(line for n, text in facts for line in _paragraph(n, text))])
 
 
 def _determinism(task: Task) -> str:

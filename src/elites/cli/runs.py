@@ -10,7 +10,8 @@ import tyro
 
 from elites.cli.common import RunPath, program, shown, trusted_config
 from elites.runs import directory as directories
-from elites.runs.config import Device
+from elites.runs.config import Device, seed_index
+from elites.runs.directory import RunDirectory
 from elites.words import amount, columns, counted, quoted
 
 
@@ -121,6 +122,7 @@ def plot(
 def export(
     run: RunPath,
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
+    archive: Annotated[str, shown("FORMAT", "none")] = "",
     actor: bool = False,
     cell: Annotated[int | None, shown("INT", "none")] = None,
     descriptor: Annotated[tuple[float, ...], shown("FLOAT ...", "none")] = (),
@@ -128,13 +130,16 @@ def export(
     checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
     trust_task: bool = False,
 ) -> None:
-    """Write one policy of a run as ONNX or safetensors, and check the file against JAX.
+    """Write one policy of a run as ONNX or safetensors, or its archive for pyribs or QDax.
 
     Without --actor, --cell and --descriptor, the elite with the highest fitness is written.
 
     Args:
         run: Run directory.
-        output: File to write. Its suffix, .onnx or .safetensors, chooses the format.
+        output: File to write. The suffix of a policy's file, .onnx or .safetensors, chooses its
+            format.
+        archive: Export the whole archive: csv for a table of the elites without policies, pyribs
+            for a CSV file of pyribs with them, qdax for a folder with the arrays of QDax.
         actor: Export the actor. A conditioned actor takes descriptors in task units as an input.
         cell: Export the elite of this cell.
         descriptor: Export the elite nearest to this descriptor, in task units. With --actor,
@@ -147,6 +152,12 @@ def export(
     directory = directories.existing(run)
     if cell is not None and (actor or descriptor):
         raise ValueError("--cell names an elite: give it without --actor and --descriptor")
+    if archive:
+        if actor or descriptor or cell is not None:
+            raise ValueError(
+                "--archive exports all elites: give it without --actor, --cell and --descriptor"
+            )
+        return _export_archive(directory, output, archive, seed, checkpoint, trust_task)
     from elites.runs import formats
 
     formats.check(output)
@@ -162,6 +173,34 @@ def export(
         policy, information = exporting.choose(results, actor, cell, descriptor, seed)
     error = exporting.export(policy, output, {**information, "iteration": iteration})
     print(f"{output}: {information['what']}; differs from JAX by {error:.1g} on 1,000 observations")
+
+
+def _export_archive(
+    directory: RunDirectory,
+    output: Path,
+    form: str,
+    seed: int | None,
+    checkpoint: int | None,
+    trust_task: bool,
+) -> None:
+    """Write the archive of one seed of a run for another program, and print what was written.
+
+    If `seed` is None, it is the seed with the highest QD-score.
+    """
+    from elites.interop import writing
+
+    writing.check(output, form)
+    trusted_config(directory, trust_task)
+    from elites.runs import job, saved
+
+    job.choose_device("cpu")  # a GPU may be training
+    results, iteration = saved.load_checkpoint(directory, checkpoint)
+    index = results.best if seed is None else seed_index(results.seeds, seed)
+    elites = results.seed(index).archive
+    written = writing.write(elites.data(), output, form)
+    names = ", ".join(map(str, written))
+    what = f"{counted(len(elites), 'elite')} of seed {results.seeds[index]}, iteration {iteration}"
+    print(f"{names}: {what}")
 
 
 def info(run: RunPath) -> None:

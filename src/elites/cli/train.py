@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from elites import tasks, trust
+from elites import presets, tasks, trust
 from elites.cli.common import STOPPED, RunPath, program, shown, trusted_config
 from elites.core.hyperparameters import Hyperparameters
 from elites.output import errors_as_warnings, say
@@ -26,7 +26,8 @@ class Train:
 
     config: Annotated[Config, tyro.conf.arg(name="")]
     preset: Annotated[str, tyro.conf.arg(metavar="NAME")] = "paper"
-    """Preset for all values that are not given: paper, short, demo or smoke."""
+    """Preset for all values that are not given: paper, short, vectors, demo or smoke. Tasks of
+    plain vectors have the preset vectors by default."""
     output: Annotated[Path | None, shown("PATH", "runs/TASK-ALGORITHM")] = None
     """Run directory."""
     descriptor: Annotated[str, shown("NAME", "that of the task's name")] = ""
@@ -51,7 +52,7 @@ class Train:
     @classmethod
     def defaults(cls, arguments: Sequence[str]) -> Train:
         """Return the defaults of all options, taken from the preset that the arguments name."""
-        chosen = cls.preset
+        chosen = next(filter("vectors".__eq__, map(presets.default, arguments)), "paper")
         for i, argument in enumerate(arguments):
             if argument == "--preset":
                 chosen = arguments[i + 1] if i + 1 < len(arguments) else chosen

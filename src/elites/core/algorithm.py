@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from elites.core import archive as archives
 from elites.core.archive import Archive
-from elites.core.centroids import box_centroids
+from elites.core.cells import Cells
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
 from elites.core.replay import Layout
@@ -36,7 +36,7 @@ class Metrics(NamedTuple):
     rejected: Array  # [] since the start: rollouts that diverged or gave a non-finite result
     critic_loss: dict[str, Array]  # []
     actor_loss: dict[str, Array]  # []
-    nearer: dict[str, Array]  # [] share of outward offspring that came nearer to their target
+    nearer: dict[str, Array]  # [] share of outward offspring that came nearer; NaN without any
 
     @classmethod
     def of(
@@ -152,6 +152,11 @@ class Algorithm(Generic[S]):
     """
 
     @property
+    def division(self) -> Cells:
+        """Division of the descriptor space into the archive's cells."""
+        return Cells.of(self.problem, self.hp)
+
+    @property
     def conditioned(self) -> bool:
         """Whether the algorithm has an actor that takes a target descriptor as input."""
         return self.main_td3 is not None and self.main_td3.actor_conditioned
@@ -181,8 +186,7 @@ class Algorithm(Generic[S]):
 
     def centroids(self) -> Array:
         """Return the centroids [cells, D] of the archive's cells. The first call takes seconds."""
-        low, high = self.problem.descriptor_low, self.problem.descriptor_high
-        return box_centroids(low, high, self.cells)
+        return self.division.centroids()
 
     def start(
         self, key: Array, centroids: Array | None = None, archive: Archive | None = None
@@ -197,7 +201,11 @@ class Algorithm(Generic[S]):
 
         def blank() -> S:
             state = self.init(key, centroids)
-            return state if archive is None else state._replace(archive=archive)
+            if archive is None:
+                return state
+            own = state.archive  # the thresholds of an annealed archive start anew
+            thresholds = {"threshold": own.threshold, "reached": own.reached}
+            return state._replace(archive=archive._replace(**thresholds))
 
         state = blank()
         request = self.first(state, key)

@@ -8,6 +8,12 @@
     dcg_me_*    its three ablations
     dcrl_me     DCRL-MAP-Elites, by the same authors: the actor is injected as offspring
     progress_me the same with a reward for progress and standardised observations; not published
+    cma_me*     CMA-ME: emitters that adapt a Gaussian of policies to the archive's changes
+    cma_mae     CMA-MAE: the same with an annealed archive
+    cma_mega*   CMA-MEGA: Gaussians over coefficients of gradients
+    cma_maega   CMA-MAEGA: the same with an annealed archive
+    pbt_me      PBT-MAP-Elites: a population of TD3 agents with hyperparameters of their own
+    dns         dominated novelty search: GA on a population that competes without cells
 
 The numbers come from `hyperparameters.py`; the defaults are the paper's table.
 """
@@ -18,8 +24,10 @@ import dataclasses
 from collections.abc import Callable
 from functools import partial
 
-from elites.core import catalogue, map_elites, map_elites_es
+from elites.core import arborescence, catalogue, emitters, map_elites, map_elites_es, pbt_map_elites
+from elites.core import cma_me as emitting
 from elites.core.algorithm import Algorithm
+from elites.core.emitters import Gradients, Rules
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
 from elites.core.progress import Progress
@@ -204,10 +212,11 @@ def progress_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
     """
     quarter = _share(hp, 4, "progress_me")
     rewarded = bool(hp.progress_weight) and problem.final_descriptor
-    discount = hp.progress_discount
+    discount, rate = hp.progress_discount, hp.progress_learning_rate
     if discount is None:
-        discount = 0.95 if rewarded else 0.9
-    rate = hp.progress_learning_rate
+        discount = 0.95 if rewarded else 0.99
+    if rate is None:
+        rate = 1e-3 if rewarded else 3e-4
     td3 = dataclasses.replace(
         conditioned_td3(problem, hp, actor_hidden=hp.policy_hidden, lengthscale=0.1),
         discount=discount, batch_size=hp.progress_batch_size, actor_rate=rate, critic_rate=rate,
@@ -231,11 +240,84 @@ def progress_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
     return map_elites.algorithm(Spec("progress_me", problem, hp, variations, (learner,)))
 
 
+def dns(problem: Problem, hp: Hyperparameters) -> Algorithm:
+    """Return the algorithm dominated novelty search on a problem.
+
+    Its parents come from its population. The archive only records what it finds.
+    """
+    variations = (Variation("ga", hp.batch_size, ga),)
+    return map_elites.algorithm(Spec("dns", problem, hp, variations, population=hp.dns_population))
+
+
 def me_es(problem: Problem, hp: Hyperparameters) -> Algorithm:
     """Return the algorithm MAP-Elites-ES on a problem."""
     if hp.es_samples % 2:
         raise ValueError(f"es_samples must be even: copies are mirrored, got {hp.es_samples}")
     return map_elites_es.algorithm(map_elites_es.Spec(problem, hp))
+
+
+_IMPROVEMENT = Rules("2imp", "filter", "no_improvement")
+_DIRECTION = Rules("2rd", "filter", "no_improvement")
+_OPTIMISING = Rules("obj", "mu", "basic")
+_ANNEALED = Rules("imp", "mu", "basic")
+_ARBORESCENT = Rules("2imp", "mu", "no_improvement")
+
+
+def cma_me(
+    problem: Problem,
+    hp: Hyperparameters,
+    *,
+    name: str = "cma_me",
+    rules: Rules = _IMPROVEMENT,
+    annealed: bool = False,
+) -> Algorithm:
+    """Return the algorithm CMA-ME on a problem, or CMA-MAE if its archive is `annealed`.
+
+    `rules` are those of its emitters. `name` is the name of the variant.
+    """
+    sigma = 0.02 if problem.vectors is None else 0.5
+    return emitting.algorithm(emitters.Spec(name, problem, hp, rules, sigma, annealed))
+
+
+def cma_mega(
+    problem: Problem,
+    hp: Hyperparameters,
+    *,
+    name: str = "cma_mega",
+    rules: Rules = _ARBORESCENT,
+    annealed: bool = False,
+    gradients: Gradients = "exact",
+    critic: bool = False,
+) -> Algorithm:
+    """Return the algorithm CMA-MEGA on a problem, or CMA-MAEGA if its archive is `annealed`.
+
+    `rules` are those of its emitters, and `gradients` is the source of the gradients. With
+    `critic`, a TD3 learner gives that of the fitness. `name` is the name of the variant.
+    """
+    vectors = problem.vectors
+    if critic and vectors is not None:
+        raise ValueError(
+            f"{name} learns from the steps of episodes, which '{problem.name}' does not have: use "
+            "cma_mega or cma_mega_es"
+        )
+    if gradients == "exact" and (vectors is None or vectors.evaluate is None):
+        raise ValueError(
+            f"{name} needs exact gradients of fitness and descriptor, which '{problem.name}' does "
+            "not have: use cma_mega_es, which estimates them"
+        )
+    sigma = 1.0 if vectors is None else 10.0
+    td3 = make_td3(problem, hp, actor_hidden=hp.policy_hidden) if critic else None
+    spec = emitters.Spec(name, problem, hp, rules, sigma, annealed, gradients, td3)
+    return arborescence.algorithm(spec)
+
+
+def pbt_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
+    """Return the algorithm PBT-MAP-Elites on a problem."""
+    steps = _checked_steps("pbt_steps", hp.pbt_steps, hp)
+    # Actors are archived, so they have a policy's layers.
+    learner = make_td3(problem, hp, actor_hidden=hp.policy_hidden)
+    learner = dataclasses.replace(learner, steps=steps)
+    return pbt_map_elites.algorithm(pbt_map_elites.Spec(problem, hp, learner))
 
 
 def _ablation(name: str, **choices: bool) -> Callable[[Problem, Hyperparameters], Algorithm]:
@@ -255,6 +337,16 @@ ALGORITHMS: dict[str, Callable[[Problem, Hyperparameters], Algorithm]] = {
     "dcg_me_unconditioned_actor": _ablation("dcg_me_unconditioned_actor", actor_conditioned=False),
     "dcrl_me": dcrl_me,
     "progress_me": progress_me,
+    "cma_me": cma_me,
+    "cma_me_random": partial(cma_me, name="cma_me_random", rules=_DIRECTION),
+    "cma_me_optimising": partial(cma_me, name="cma_me_optimising", rules=_OPTIMISING),
+    "cma_mae": partial(cma_me, name="cma_mae", rules=_ANNEALED, annealed=True),
+    "cma_mega": cma_mega,
+    "cma_maega": partial(cma_mega, name="cma_maega", rules=_ANNEALED, annealed=True),
+    "cma_mega_es": partial(cma_mega, name="cma_mega_es", gradients="es"),
+    "cma_mega_td3": partial(cma_mega, name="cma_mega_td3", gradients="es", critic=True),
+    "pbt_me": pbt_me,
+    "dns": dns,
 }
 
 

@@ -1,27 +1,32 @@
 """The archive of elites: one cell for each kind of behaviour, holding the best policy found for it.
 
-Cells are the Voronoi regions of fixed centroids (`centroids.py`), by distances relative to the
-extents of the descriptor space (`distances.py`). A candidate belongs to the cell
-of its descriptor and replaces the elite there if it is strictly fitter. If several candidates of a
-batch belong to one cell, the fittest competes, and the first of equals. A candidate whose fitness
-or descriptor is not finite is rejected and cannot displace another.
+Cells are Voronoi cells or those of a grid (`cells.py`). A candidate belongs to the cell of its
+descriptor and replaces the elite there if it is strictly fitter. If several candidates of a batch
+belong to one cell, the fittest competes, and the first of equals. A candidate whose fitness or
+descriptor is not finite is rejected and cannot displace another.
+
+An annealed archive (CMA-MAE) also has a threshold for each cell, which rises slowly from a minimum
+towards the fitness of the candidates that exceed it. Candidates are judged by the threshold of
+their cell. The elites are the same with and without it.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+import dataclasses
+from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.core.distances import Weights, nearest_row
+from elites.core.cells import Cells
 from elites.core.sampling import uniform_index
 
 Array = jax.Array
 Numbers = TypeVar("Numbers", jax.Array, np.ndarray)
 
 EMPTY = -1  # origin of a cell without an elite
+NOT_BETTER, BETTER, NEW_CELL = 0, 1, 2  # status of a candidate, see `judge`
 
 
 class Archive(NamedTuple):
@@ -33,6 +38,25 @@ class Archive(NamedTuple):
     centroids: Array  # [C, D]
     origin: Array  # [C] int32: which variation made the elite, EMPTY where there is none
     born: Array  # [C] int32: the iteration in which the elite was added
+    threshold: Array | None = None  # [C] of an annealed archive: fitness to exceed
+    reached: Array | None = None  # [C] bool: a candidate has exceeded the first threshold
+
+
+@dataclasses.dataclass(frozen=True)
+class Annealing:
+    """How the thresholds of an annealed archive rise."""
+
+    rate: float
+    """Learning rate: 0 keeps the minimum, 1 takes the fitness of the latest candidates."""
+    minimum: float
+    """Threshold of every cell at the start."""
+
+
+class Solutions(Protocol):
+    """An archive, or another collection of solutions to draw from."""
+
+    @property
+    def fitness(self) -> Array: ...  # [C], -inf where there is no solution
 
 
 class Addition(NamedTuple):
@@ -41,6 +65,8 @@ class Addition(NamedTuple):
     archive: Archive
     added: Array  # [b] bool: the candidate is now an elite
     rejected: Array  # [b] bool: its evaluation failed or was not finite
+    status: Array  # [b] int32: NOT_BETTER, BETTER or NEW_CELL, see `judge`
+    value: Array  # [b] by how much it exceeds what its cell held, see `judge`
 
 
 class Summary(NamedTuple):
@@ -51,13 +77,14 @@ class Summary(NamedTuple):
     max_fitness: Array  # []
 
 
-def empty(centroids: Array, policy_size: int) -> Archive:
+def empty(centroids: Array, policy_size: int, annealing: Annealing | None = None) -> Archive:
     """Return an archive without elites, with one cell for each of the centroids [cells, D].
 
-    `policy_size` is the number of parameters of a policy.
+    `policy_size` is the number of parameters of a policy. With `annealing`, the archive has
+    thresholds.
     """
     cells = centroids.shape[0]
-    return Archive(
+    archive = Archive(
         policies=jnp.zeros((cells, policy_size)),
         fitness=jnp.full(cells, -jnp.inf, jnp.float32),  # typed, or a step would compile twice
         descriptors=jnp.zeros_like(centroids),
@@ -65,19 +92,21 @@ def empty(centroids: Array, policy_size: int) -> Archive:
         origin=jnp.full(cells, EMPTY, jnp.int32),
         born=jnp.full(cells, -1, jnp.int32),
     )
+    if annealing is None:
+        return archive
+    return archive._replace(
+        threshold=jnp.full(cells, annealing.minimum, jnp.float32), reached=jnp.zeros(cells, bool)
+    )
 
 
-def filled(archive: Archive) -> Array:
+def filled(archive: Solutions) -> Array:
     """Return a boolean array [cells]: whether each cell holds an elite."""
     return archive.fitness > -jnp.inf
 
 
-def cell_of(archive: Archive, descriptors: Array, weights: Weights) -> Array:
-    """Return the index [n] of the cell that each of n descriptors [n, D] belongs to.
-
-    `weights` are the axis weights of the distance, see `Problem.weights`.
-    """
-    return nearest_row(descriptors, archive.centroids, weights)
+def cell_of(archive: Archive, descriptors: Array, cells: Cells) -> Array:
+    """Return the index [n] of the cell that each of n descriptors [n, D] belongs to."""
+    return cells.index(archive.centroids, descriptors)
 
 
 def add(
@@ -88,47 +117,103 @@ def add(
     valid: Array,
     origin: Array,
     iteration: Array,
-    weights: Weights,
+    cells: Cells,
+    annealing: Annealing | None = None,
 ) -> Addition:
-    """Add b candidates to the archive. Returns the new archive, who was added and who was rejected.
+    """Add b candidates to the archive. Returns the new archive, and what became of each candidate.
 
     A candidate replaces the elite of its cell if it is fitter. `valid` [b] is False for a failed
-    evaluation. `weights` are the axis weights of the distance, see `Problem.weights`.
+    evaluation. `annealing` is that of the archive, if it has thresholds.
     """
-    batch, cells = fitness.shape[0], archive.fitness.shape[0]
+    batch, count = fitness.shape[0], archive.fitness.shape[0]
     accepted = valid & jnp.isfinite(fitness) & jnp.isfinite(descriptors).all(-1)
     # Rejected candidates go to an extra cell behind the last one, which is then dropped.
-    cell = jnp.where(accepted, cell_of(archive, descriptors, weights), cells)
+    cell = jnp.where(accepted, cell_of(archive, descriptors, cells), count)
     fitness = jnp.where(accepted, fitness, -jnp.inf)
 
-    best = jnp.full(cells + 1, -jnp.inf).at[cell].max(fitness)
+    best = jnp.full(count + 1, -jnp.inf).at[cell].max(fitness)
     order = jnp.arange(batch)
     contender = accepted & (fitness == best[cell])
-    first = jnp.full(cells + 1, batch).at[cell].min(jnp.where(contender, order, batch))
+    first = jnp.full(count + 1, batch).at[cell].min(jnp.where(contender, order, batch))
     incumbent = jnp.append(archive.fitness, jnp.inf)
     added = contender & (order == first[cell]) & (fitness > incumbent[cell])
+    status, value = judge(archive, cell, fitness, annealing)
 
     # A cell gets at most one new elite, so no two rows are written to the same place.
-    place = jnp.where(added, cell, cells)
-    archive = Archive(
+    place = jnp.where(added, cell, count)
+    changed = archive._replace(
         policies=archive.policies.at[place].set(policies, mode="drop"),
         fitness=archive.fitness.at[place].set(fitness, mode="drop"),
         descriptors=archive.descriptors.at[place].set(descriptors, mode="drop"),
-        centroids=archive.centroids,
         origin=archive.origin.at[place].set(origin.astype(jnp.int32), mode="drop"),
         born=archive.born.at[place].set(jnp.asarray(iteration, jnp.int32), mode="drop"),
     )
-    return Addition(archive, added, ~accepted)
+    if annealing is not None:
+        changed = _annealed(changed, cell, fitness, status, annealing)
+    return Addition(changed, added, ~accepted, status, value)
 
 
-def sample(archive: Archive, key: Array, count: int) -> Array:
+def judge(
+    archive: Archive, cell: Array, fitness: Array, annealing: Annealing | None = None
+) -> tuple[Array, Array]:
+    """Return the status and the value [b] of candidates, given the archive before the batch.
+
+    `cell` [b] is the cell of each candidate, or the number of cells if it was rejected. The status
+    is NEW_CELL if the cell was empty, BETTER if the candidate is fitter than its elite, and
+    NOT_BETTER otherwise. The value is the difference of the two, or the fitness itself if the cell
+    was empty. In an annealed archive, the threshold takes the place of the elite's fitness, and the
+    minimum that of an empty cell's.
+    """
+    old, known, nothing = archive.fitness, filled(archive), 0.0
+    if annealing is not None:
+        assert archive.threshold is not None
+        assert archive.reached is not None
+        old, known, nothing = archive.threshold, archive.reached, annealing.minimum
+    old, known = jnp.append(old, jnp.inf)[cell], jnp.append(known, True)[cell]
+    better = fitness > old
+    status = jnp.where(better, jnp.where(known, BETTER, NEW_CELL), NOT_BETTER)
+    accepted = cell < archive.fitness.shape[0]
+    value = fitness - jnp.where(known | ~better, old, nothing)
+    return status.astype(jnp.int32), jnp.where(accepted, value, -jnp.inf)
+
+
+def _annealed(
+    archive: Archive, cell: Array, fitness: Array, status: Array, annealing: Annealing
+) -> Archive:
+    """Return the archive with raised thresholds.
+
+    The k candidates of a cell that exceed its threshold t, with mean fitness m, change it to
+    (1 - rate)^k t + (1 - (1 - rate)^k) m.
+    """
+    assert archive.threshold is not None
+    assert archive.reached is not None
+    count, better = archive.fitness.shape[0], status > NOT_BETTER
+    # A product with a matrix of equal cells instead of a scattered sum, whose order a GPU does not
+    # fix.
+    same = ((cell[:, None] == cell[None, :]) & better[None, :]).astype(fitness.dtype)
+    number = jnp.maximum(same.sum(1), 1.0)
+    mean = jnp.matmul(same, jnp.where(better, fitness, 0.0), precision="highest") / number
+    share = (1.0 - annealing.rate) ** number
+    raised = share * jnp.append(archive.threshold, 0.0)[cell] + (1.0 - share) * mean
+    place = jnp.where(better, cell, count)  # candidates of one cell write the same number
+    return archive._replace(
+        threshold=archive.threshold.at[place].set(raised, mode="drop"),
+        reached=archive.reached.at[place].set(True, mode="drop"),
+    )
+
+
+_FEW = 2048  # cells up to which comparing a number with all ranks is faster than a binary search
+
+
+def sample(archive: Solutions, key: Array, count: int) -> Array:
     """Return the indices [count] of filled cells, drawn uniformly with replacement.
 
     If no cell is filled, the indices are out of range, and indexing with them yields the last cell.
     """
     ranks = jnp.cumsum(filled(archive))
     pick = uniform_index(key, (count,), ranks[-1])
-    return jnp.searchsorted(ranks, pick, side="right", method="compare_all")
+    method = "compare_all" if len(ranks) <= _FEW else "scan_unrolled"
+    return jnp.searchsorted(ranks, pick, side="right", method=method)
 
 
 def above(fitness: Numbers, offset: float) -> Numbers:

@@ -20,7 +20,17 @@ ALGORITHMS: dict[str, str] = {
     "dcg_me_sampled_negatives": "its ablation 2: negative samples instead of rollouts",
     "dcg_me_unconditioned_actor": "its ablation 3: an actor that sees no descriptor",
     "dcrl_me": "DCRL-MAP-Elites, the successor by the same authors",
-    "progress_me": "DCRL-MAP-Elites with a reward for progress, best for final positions",
+    "progress_me": "DCRL-MAP-Elites with a reward for progress: the best archives",
+    "cma_me": "CMA-ME with improvement emitters",
+    "cma_me_random": "CMA-ME with random direction emitters",
+    "cma_me_optimising": "CMA-ME with optimising emitters",
+    "cma_mae": "CMA-MAE: CMA-ME with an annealed archive",
+    "cma_mega": "CMA-MEGA: exact gradients of fitness and descriptor",
+    "cma_maega": "CMA-MAEGA: CMA-MEGA with an annealed archive",
+    "cma_mega_es": "CMA-MEGA with gradients estimated by an evolution strategy",
+    "cma_mega_td3": "CMA-MEGA with the fitness gradient of a TD3 critic",
+    "pbt_me": "PBT-MAP-Elites: a population of TD3 agents with hyperparameters of their own",
+    "dns": "dominated novelty search: a population that competes without cells",
 }
 """Title of each algorithm. `algorithms.py` builds them."""
 
@@ -63,7 +73,8 @@ _SYNONYMS = {  # words of other libraries; an empty word is left out
     "tau": "target_update_rate",
     "total": "",
 }
-_SPECIAL = ("distil_", "es_", "progress_")  # names of one algorithm, suggested if no other fits
+# Names of one algorithm, suggested if no other fits.
+_SPECIAL = ("cma_", "distil_", "dns_", "es_", "pbt_", "progress_")
 _ITERATIONS = ("generations", "iterations", "iters")
 
 

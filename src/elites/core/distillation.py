@@ -71,6 +71,13 @@ class Spec:
     origins: tuple[str, ...]
     """Names of the variations that the archive's elites originate from."""
 
+    def __post_init__(self):
+        if self.problem.vectors is not None:
+            raise ValueError(
+                f"task '{self.problem.name}' has no policies to distil: its elites are plain "
+                "vectors"
+            )
+
     @property
     def policy(self) -> MLP:
         """Network shape of the archive's policies."""
@@ -94,7 +101,7 @@ def algorithm(spec: Spec) -> Algorithm[State]:
     """
     bind, batch = functools.partial, spec.hp.batch_size
     return Algorithm(
-        name=DISTIL, problem=spec.problem, policy=spec.policy, cells=spec.hp.cells,
+        name=DISTIL, problem=spec.problem, policy=spec.policy, cells=spec.hp.cell_count,
         origins=spec.origins, offspring={}, batch=batch, actor_rollouts=batch,
         padded_batch=padded_size(2 * batch), main_td3=spec.actor, replay_layout=spec.layout,
         hp=spec.hp, init=bind(init, spec), first=bind(ask, spec), train=bind(train, spec),

@@ -18,7 +18,21 @@ from elites.core import networks, outside, td3
 from elites.core.networks import MLP
 from elites.core.outside import Rows
 from elites.core.td3 import TD3
-from elites.core.types import Act, Array, Evaluation, Problem, Request, padded_size
+from elites.core.types import (
+    Act,
+    ActionNoise,
+    Array,
+    Evaluation,
+    Problem,
+    Request,
+    Transitions,
+    Vectors,
+    padded_size,
+)
+
+# Folding i into a key gives the i-th key of a split, so this is larger than any number of rows. It
+# is not the number that `replay.thin` uses.
+_NOISE = 2**32 - 2
 
 
 def evaluate(
@@ -41,11 +55,17 @@ def evaluate(
     if problem.outside is not None:
         rows = rows_outside(problem, main_td3, request)
         return outside.evaluate(problem, policy, main_td3, rows, observes=observes)
+    if problem.vectors is not None:
+        return _evaluate_vectors(problem, problem.vectors, request.policies)
     n = len(request.policies)
     m = actor_rows(problem, main_td3, len(request.actor_targets))
     size = padded_size(n + m)
     act = acting(problem, policy, main_td3, request, size)
-    evaluation = problem.rollout(act, jax.random.split(request.key, size))
+    keys = jax.random.split(request.key, size)
+    if request.action_noise is None:
+        evaluation = problem.rollout(act, keys)
+    else:
+        evaluation = problem.rollout(act, keys, jnp.pad(request.action_noise, (0, size - n)))
     if main_td3 is None:
         steps = evaluation.transitions
         kept = jax.tree.map(lambda a: a[:0], steps)
@@ -55,6 +75,47 @@ def evaluate(
     if size == n + m:
         return evaluation
     return take(evaluation, jnp.concatenate([jnp.arange(n), jnp.arange(size - m, size)]))
+
+
+def _evaluate_vectors(problem: Problem, vectors: Vectors, rows: Array) -> Evaluation:
+    """Return the results of n plain vectors [n, P]. There are no transitions."""
+    assert vectors.evaluate is not None
+    fitness, descriptors = jax.vmap(vectors.evaluate)(rows)
+    low, high = jnp.array(problem.descriptor_low)[None], jnp.array(problem.descriptor_high)[None]
+    finite = jnp.isfinite(fitness) & jnp.isfinite(descriptors).all(-1)
+    nothing = no_transitions(problem, len(rows))
+    clipped = jnp.clip(descriptors, low, high)
+    return Evaluation(fitness, clipped, finite, jnp.ones(len(rows), jnp.int32), nothing)
+
+
+def no_transitions(problem: Problem, n: int) -> Transitions:
+    """Return the transitions of n rows without steps."""
+    observed, acted = problem.observation_size, problem.action_size
+    return Transitions(
+        jnp.zeros((0, n, observed)), jnp.zeros((0, n, acted)), jnp.zeros((0, n)),
+        jnp.zeros((0, n, observed)), jnp.zeros((0, n), bool), jnp.zeros((0, n), bool),
+        jnp.zeros((0, n, problem.descriptor_size)), jnp.zeros((0, n), bool),
+    )  # fmt: skip
+
+
+def jacobian(problem: Problem, rows: Array) -> Array:
+    """Return the derivatives [n, 1 + D, P] of fitness and descriptor at n plain vectors [n, P].
+
+    Row 0 is the gradient of the fitness. Raises a ValueError if the problem is not one of plain
+    vectors with a function of JAX.
+    """
+    if problem.vectors is None or problem.vectors.evaluate is None:
+        raise ValueError(
+            f"task '{problem.name}' has no exact gradients: they need plain vectors and a function "
+            "of JAX"
+        )
+    function = problem.vectors.evaluate
+
+    def both(vector: Array) -> Array:
+        fitness, descriptor = function(vector)
+        return jnp.concatenate([fitness[None], descriptor])
+
+    return jax.vmap(jax.jacrev(both))(rows)
 
 
 def actor_rows(problem: Problem, main_td3: TD3 | None, rollouts: int) -> int:
@@ -100,6 +161,15 @@ def acting(problem: Problem, policy: MLP, main_td3: TD3 | None, request: Request
     return act
 
 
+def noisy(actions: Array, deviations: Array, keys: Array) -> Array:
+    """Return actions [n, A] with Gaussian noise, clipped to [-1, 1].
+
+    `deviations` [n] are the standard deviations of the rows, and `keys` [n] their random keys.
+    """
+    normal = jax.vmap(lambda key: jax.random.normal(key, actions.shape[1:]))(keys)
+    return jnp.clip(actions + deviations[:, None] * normal, -1.0, 1.0)
+
+
 def rows_outside(problem: Problem, main_td3: TD3 | None, request: Request) -> Rows:
     """Return a request's episodes as plain policies with a seed each, to run outside of JAX.
 
@@ -118,7 +188,11 @@ def rows_outside(problem: Problem, main_td3: TD3 | None, request: Request) -> Ro
     seeds = jnp.zeros(n + m, jnp.uint32)
     if not problem.deterministic:
         seeds = jax.vmap(jax.random.bits)(jax.random.split(request.key, n + m))
-    return Rows(request.policies, actors, seeds)
+    noise = None
+    if request.action_noise is not None:
+        noise_seeds = jax.random.bits(jax.random.fold_in(request.key, _NOISE), (n + m,))
+        noise = ActionNoise(jnp.pad(request.action_noise, (0, m)), noise_seeds)
+    return Rows(request.policies, actors, seeds, noise)
 
 
 def take(evaluation: Evaluation, rows: Array) -> Evaluation:

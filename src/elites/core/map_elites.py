@@ -22,6 +22,7 @@ from elites.core import (
     averaging,
     counter,
     distances,
+    dominated_novelty,
     networks,
     normalisation,
     novelty,
@@ -43,17 +44,18 @@ def algorithm(spec: Spec) -> Algorithm[State]:
     """Return the `Algorithm` that a MAP-Elites specification describes."""
     bind, problem, main_td3 = functools.partial, spec.problem, spec.main_td3
     robots = spec.episodes + actor_rows(problem, main_td3, spec.actor_rollouts)
+    padded = padded_size(robots) if problem.vectors is None else robots
     observes = spec.hp.normalise_observations
     return Algorithm(
         name=spec.name,
         problem=problem,
         policy=spec.policy,
-        cells=spec.hp.cells,
+        cells=spec.cells.count,
         origins=spec.origins,
         offspring={variation.origin: variation.count for variation in spec.variations},
         batch=spec.episodes,
         actor_rollouts=spec.actor_rollouts,
-        padded_batch=padded_size(robots),
+        padded_batch=padded,
         main_td3=main_td3,
         replay_layout=spec.layout if spec.learners else None,
         hp=spec.hp,
@@ -103,18 +105,23 @@ def init(spec: Spec, key: Array, centroids: Array) -> State:
         rejected=zero,
         moments=standardisation.unit(seen) if spec.standardises else None,
         statistics=normalisation.none_yet(seen) if spec.hp.normalise_observations else None,
+        population=dominated_novelty.empty(spec.population, spec.policy.size, size),
     )
 
 
 def first(spec: Spec, state: State, key: Array) -> Request:
     """Return the first request of a run: random policies, and rollouts of the untrained actor.
 
-    The actor's target descriptors are drawn from the state's archive.
+    The actor's target descriptors are drawn from the state's archive. A search with a population
+    that starts from an archive evaluates random elites instead, which then are its population.
     """
     keys = StartKeys.of(key)
-    random_policy = functools.partial(networks.init, spec.policy)
+    policies = random_policies(spec, keys.policies)
+    if spec.population:
+        elites = state.archive.policies[archives.sample(state.archive, keys.learners, spec.batch)]
+        policies = jnp.where(archives.filled(state.archive).any(), elites, policies)
     request = Request(
-        policies=jax.vmap(random_policy)(jax.random.split(keys.policies, spec.batch)),
+        policies=policies,
         origins=jnp.zeros(spec.batch, jnp.int32),
         targets=jnp.zeros((spec.batch, spec.problem.descriptor_size)),
         actor=actor(spec, state),
@@ -122,6 +129,15 @@ def first(spec: Spec, state: State, key: Array) -> Request:
         key=keys.rollouts,
     )
     return averaging.repeated(request, spec.hp.evaluations_per_policy)
+
+
+def random_policies(spec: Spec, key: Array) -> Array:
+    """Return the random policies [batch, P] of the start: networks, or vectors near their start."""
+    keys, vectors = jax.random.split(key, spec.batch), spec.problem.vectors
+    if vectors is None:
+        return jax.vmap(functools.partial(networks.init, spec.policy))(keys)
+    start = jnp.array(vectors.start)[None]
+    return start + vectors.spread * jax.random.normal(key, (spec.batch, vectors.size))
 
 
 # --------------------------------------------------------------------------------------- iteration
@@ -225,21 +241,18 @@ def tell(
 
     Returns the new state and the iteration's metrics.
     """
-    rows, times, iteration = (
-        len(request.policies),
-        spec.hp.evaluations_per_policy,
-        state.iteration + 1,
-    )
+    rows, times = len(request.policies), spec.hp.evaluations_per_policy
+    iteration = state.iteration + 1
     results = averaging.of_policies(evaluation, rows, times, spec.hp.average)
     n = rows // times
-    origins = request.origins[:n]
-    archive, added, rejected = archives.add(
+    policies, origins = request.policies[:n], request.origins[:n]
+    archive, added, rejected, *_ = archives.add(
         state.archive,
-        request.policies[:n],
+        policies,
         **results._asdict(),
         origin=origins,
         iteration=iteration,
-        weights=spec.problem.weights,
+        cells=spec.cells,
     )
     if times > 1:  # count every episode
         rejected = averaging.failed(averaging.of_policies(evaluation, rows, 1, spec.hp.average))
@@ -250,6 +263,9 @@ def tell(
         evaluations=state.evaluations + jnp.uint32(rows),
         env_steps=counter.add(state.env_steps, evaluation.steps.sum()),
         rejected=state.rejected + failed.sum().astype(jnp.uint32),
+        population=dominated_novelty.survivors(
+            state.population, policies, results, spec.hp.dns_neighbours, spec.problem.weights
+        ),
     )
     state = scaling.measured(spec, state, evaluation)
     if spec.learners:
@@ -263,8 +279,9 @@ def nearer(spec: Spec, request: Request, results: Results) -> dict[str, Array]:
     """Return by variation which share of its outward offspring came nearer to their target.
 
     Outward offspring have another target than their parent's descriptor. They count if they end
-    nearer to the target than their parent did. A failed episode does not count. The share is 0 if
-    there are none. Variations without outward offspring have no entry.
+    nearer to the target than their parent did. A failed episode does not count. The share is NaN
+    in an iteration without outward offspring, such as one whose archive has no empty cell.
+    Variations that never have any have no entry.
     """
     if request.parent_descriptors is None:
         return {}
@@ -277,7 +294,9 @@ def nearer(spec: Spec, request: Request, results: Results) -> dict[str, Array]:
     for i, part in enumerate(spec.variations, start=1):
         if part.outward:
             outward = (request.origins[:n] == i) & (before > 0)
-            shares[part.origin] = jnp.sum(outward & closer) / jnp.maximum(jnp.sum(outward), 1)
+            count = jnp.sum(outward)
+            share = jnp.sum(outward & closer) / jnp.maximum(count, 1)
+            shares[part.origin] = jnp.where(count > 0, share, jnp.nan)
     return shares
 
 

@@ -24,6 +24,7 @@ from elites.core import archive as archives
 from elites.core import counter, distances, es, networks, normalisation, novelty
 from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
+from elites.core.cells import Cells
 from elites.core.evaluation import evaluate, take
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
@@ -66,6 +67,10 @@ class Spec:
             )
 
     @property
+    def cells(self) -> Cells:
+        return Cells.of(self.problem, self.hp)
+
+    @property
     def policy(self) -> MLP:
         return self.problem.policy(self.hp.policy_hidden, self.hp.activation)
 
@@ -88,7 +93,7 @@ def algorithm(spec: Spec) -> Algorithm[State]:
     """Return the `Algorithm` that a MAP-Elites-ES specification describes."""
     bind, observes = functools.partial, spec.hp.normalise_observations
     return Algorithm(
-        name="me_es", problem=spec.problem, policy=spec.policy, cells=spec.hp.cells,
+        name="me_es", problem=spec.problem, policy=spec.policy, cells=spec.cells.count,
         origins=ORIGINS, offspring={"explore or exploit": 1}, batch=spec.batch, actor_rollouts=0,
         padded_batch=spec.batch, main_td3=None, replay_layout=None, hp=spec.hp,
         init=bind(init, spec), first=bind(first, spec), train=bind(choose_parent, spec),
@@ -104,6 +109,8 @@ def algorithm(spec: Spec) -> Algorithm[State]:
 def init(spec: Spec, key: Array, centroids: Array) -> State:
     """Return an initial state with a random parent and an empty archive."""
     parent = networks.init(spec.policy, jax.random.split(key)[0])
+    if spec.problem.vectors is not None:
+        parent = jnp.array(spec.problem.vectors.start)
     zero, seen = jnp.zeros((), jnp.uint32), spec.problem.observation_size
     return State(
         archive=archives.empty(centroids, spec.policy.size),
@@ -183,14 +190,14 @@ def draw_parent(spec: Spec, state: State, key: Array) -> Array:
     pick_key, coin_key = jax.random.split(key)
 
     def one_of_best(score: Array, count: int, among: Array) -> Array:
-        best = jax.lax.top_k(jnp.where(among, score, -jnp.inf), min(count, spec.hp.cells))[1]
+        best = jax.lax.top_k(jnp.where(among, score, -jnp.inf), min(count, spec.hp.cell_count))[1]
         available = jnp.minimum(among.sum(), count)
         return best[jax.random.randint(pick_key, (), 0, jnp.maximum(available, 1))]
 
     cell_novelty = distance_to_memory(spec, state, archive.descriptors)
-    youngest = min(_LAST_IMPROVED, spec.hp.cells)
+    youngest = min(_LAST_IMPROVED, spec.hp.cell_count)
     by_age = jax.lax.top_k(jnp.where(full, archive.born, -2), youngest)[1]
-    recent = full & jnp.zeros(spec.hp.cells, bool).at[by_age].set(True)
+    recent = full & jnp.zeros(spec.hp.cell_count, bool).at[by_age].set(True)
     fittest = jnp.where(
         jax.random.bernoulli(coin_key),
         one_of_best(archive.fitness, _FITTEST, full),
@@ -270,9 +277,9 @@ def tell_offspring(
     descriptors = average(episodes.descriptors, 0)[None]
     valid = episodes.valid.all(0)[None]
     iteration, origin = state.iteration + 1, request.origins[:1]
-    archive, added, rejected = archives.add(
+    archive, added, rejected, *_ = archives.add(
         state.archive, state.parent[None], fitness, descriptors, valid, origin,
-        iteration, spec.problem.weights,
+        iteration, spec.cells,
     )  # fmt: skip
     state = state._replace(
         archive=archive,

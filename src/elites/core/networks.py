@@ -43,7 +43,8 @@ class MLP:
     """Activation between the layers."""
 
     def __post_init__(self):
-        if len(self.sizes) < 2 or min(self.sizes) < 1:
+        # A network without inputs is a plain vector: its bias.
+        if len(self.sizes) < 2 or min(self.sizes[1:]) < 1 or self.sizes[0] < 0:
             raise ValueError(f"a network needs at least two positive sizes, got {self.sizes}")
         if self.activation not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
@@ -70,7 +71,7 @@ def init(network: MLP, key: Array) -> Array:
     parts = []
     pairs = list(itertools.pairwise(network.sizes))
     for (inputs, outputs), layer_key in zip(pairs, jax.random.split(key, len(pairs)), strict=True):
-        limit = (3.0 / inputs) ** 0.5
+        limit = (3.0 / max(inputs, 1)) ** 0.5
         parts.append(
             jax.random.uniform(layer_key, (inputs * outputs,), minval=-limit, maxval=limit)
         )

@@ -16,7 +16,7 @@ import numpy as np
 
 from elites.core.hyperparameters import Activation
 
-Layers = list[tuple[np.ndarray, np.ndarray]]  # kernel [inputs, outputs] and bias [outputs]
+Layers = list[tuple[np.ndarray, np.ndarray]]  # kernel [..., inputs, outputs], bias [..., outputs]
 
 
 def _elu(x: np.ndarray) -> np.ndarray:
@@ -44,12 +44,13 @@ ACTIVATIONS: dict[Activation, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def unflatten(sizes: Sequence[int], parameters: np.ndarray) -> Layers:
-    """Return a (kernel, bias) pair for each layer of a network given as a vector [P].
+    """Return a (kernel, bias) pair for each layer of networks given as vectors [..., P].
 
-    `sizes` are those of `MLP`: inputs, hidden layers, outputs. The pairs are views of the vector.
+    `sizes` are those of `MLP`: inputs, hidden layers, outputs. The pairs are views of the vectors,
+    and have their leading axes.
     """
     expected = sum((i + 1) * o for i, o in itertools.pairwise(sizes))
-    if parameters.shape != (expected,):
+    if parameters.shape[-1:] != (expected,):
         raise ValueError(
             f"a {'-'.join(map(str, sizes))} network has {expected} parameters, got shape "
             f"{parameters.shape}"
@@ -57,8 +58,9 @@ def unflatten(sizes: Sequence[int], parameters: np.ndarray) -> Layers:
     layers, start = [], 0
     for inputs, outputs in itertools.pairwise(sizes):
         middle, end = start + inputs * outputs, start + (inputs + 1) * outputs
-        kernel = parameters[start:middle].reshape(inputs, outputs)
-        layers.append((kernel, parameters[middle:end]))
+        kernel = parameters[..., start:middle]
+        kernel = kernel.reshape(*kernel.shape[:-1], inputs, outputs)
+        layers.append((kernel, parameters[..., middle:end]))
         start = end
     return layers
 

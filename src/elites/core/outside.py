@@ -19,7 +19,7 @@ from jax.core import Tracer
 from elites.core import networks
 from elites.core.networks import MLP
 from elites.core.td3 import TD3
-from elites.core.types import Array, Evaluation, Outside, Problem, Transitions
+from elites.core.types import ActionNoise, Array, Evaluation, Outside, Problem, Transitions
 
 
 class Rows(NamedTuple):
@@ -31,6 +31,7 @@ class Rows(NamedTuple):
     policies: Array  # [n, P]
     actors: Array  # [m, P'] the actor at each of its targets, as a plain policy
     seeds: Array  # [n + m] uint32: of the start of each episode; 0 on a deterministic task
+    noise: ActionNoise | None = None  # [n + m]
 
 
 def evaluate(
@@ -46,7 +47,10 @@ def evaluate(
     policies = list(_policies(policy, _actor_network(problem, main_td3), rows))
     seeds = np.asarray(rows.seeds).reshape(-1)
     record = main_td3 is not None or observes
-    if problem.deterministic:
+    if rows.noise is not None:
+        noise = ActionNoise(*(np.asarray(part).reshape(-1) for part in rows.noise))
+        found = runner.run(policies, seeds, record, noise)
+    elif problem.deterministic:
         # Padding and empty cells repeat the same policy, and its episode is always the same.
         chosen, copies = _distinct(policies)
         found = runner.run([policies[i] for i in chosen], seeds[chosen], record)

@@ -16,7 +16,8 @@ from elites.core import archive as archives
 from elites.core import distances
 from elites.core.algorithm import Algorithm
 from elites.core.archive import Archive, Summary
-from elites.core.types import Problem, Request, Results, padded_size
+from elites.core.cells import Cells
+from elites.core.types import Request, Results, padded_size
 
 Array = jax.Array
 
@@ -107,7 +108,7 @@ def request_at(algorithm: Algorithm, actor: Array, descriptors: Array, key: Arra
 
 
 def score(
-    problem: Problem,
+    cells: Cells,
     archive: Archive,
     elites: Results,
     actor: Results | None,
@@ -115,27 +116,28 @@ def score(
 ) -> Reevaluation:
     """Return the scores of an archive and its actor from their results, one for each of C cells.
 
-    If `actor` is None, the actor's scores are NaN. `offset` is that of the QD-scores.
+    `cells` says how the descriptor space is divided. If `actor` is None, the actor's scores are
+    NaN. `offset` is that of the QD-scores.
     """
-    of_elites = _score(problem, archive, elites, offset)._asdict()
+    of_elites = _score(cells, archive, elites, offset)._asdict()
     if actor is not None:
-        of_actor = _score(problem, archive, actor, offset)._asdict()
+        of_actor = _score(cells, archive, actor, offset)._asdict()
     else:
         nothing = dict.fromkeys(of_elites, jnp.nan) | {"cells": -1}
         of_actor = {name: jnp.full_like(part, nothing[name]) for name, part in of_elites.items()}
     return Reevaluation(**of_elites, **{f"actor_{name}": part for name, part in of_actor.items()})
 
 
-def _score(problem: Problem, archive: Archive, results: Results, offset: float) -> _Scores:
+def _score(cells: Cells, archive: Archive, results: Results, offset: float) -> _Scores:
     # Empty cells hold no policy, and a diverged rollout reached nothing.
     known = archives.filled(archive) & results.valid
     fitness = jnp.where(known, results.fitness, jnp.nan)
     descriptors = jnp.where(known[:, None], results.descriptors, jnp.nan)
-    distance = distances.between(descriptors, archive.descriptors, problem.weights)
+    distance = distances.between(descriptors, archive.descriptors, cells.weights)
     # Without any result this is 0 / 0: an actor that always fails has no error, not a perfect one.
     error = jnp.nansum(distance) / jnp.isfinite(fitness).sum()
-    reached = archives.cell_of(archive, results.descriptors, problem.weights)
-    summary = _rebinned(problem, archive.centroids, results._replace(valid=known), offset)
+    reached = archives.cell_of(archive, results.descriptors, cells)
+    summary = _rebinned(cells, archive.centroids, results._replace(valid=known), offset)
     return _Scores(
         fitness=fitness,
         descriptors=descriptors,
@@ -147,7 +149,7 @@ def _score(problem: Problem, archive: Archive, results: Results, offset: float) 
     )
 
 
-def _rebinned(problem: Problem, centroids: Array, results: Results, offset: float) -> Summary:
+def _rebinned(cells: Cells, centroids: Array, results: Results, offset: float) -> Summary:
     """Return the summary of an archive of these results alone, each in the cell it reached."""
     n = results.fitness.shape[0]
     addition = archives.add(
@@ -158,6 +160,6 @@ def _rebinned(problem: Problem, centroids: Array, results: Results, offset: floa
         results.valid,
         origin=jnp.zeros(n, jnp.int32),
         iteration=jnp.int32(0),
-        weights=problem.weights,
+        cells=cells,
     )
     return archives.summary(addition.archive, offset)

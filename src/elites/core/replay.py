@@ -22,6 +22,14 @@ Layout = Mapping[str, int]  # column name -> width
 _THIN = 2**32 - 1
 
 
+def transition_layout(observation_size: int, action_size: int) -> dict[str, int]:
+    """Return the columns of a transition that every TD3 learner needs."""
+    return {
+        "observation": observation_size, "action": action_size, "reward": 1,
+        "next_observation": observation_size, "done": 1, "truncation": 1,
+    }  # fmt: skip
+
+
 class Replay(NamedTuple):
     """Replay buffer: a ring buffer with one transition per row."""
 

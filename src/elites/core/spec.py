@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 from elites.core import averaging
 from elites.core.archive import Archive
+from elites.core.cells import Cells
+from elites.core.dominated_novelty import Population
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.networks import MLP
 from elites.core.normalisation import Statistics
 from elites.core.novelty import Memory
 from elites.core.progress import Progress
-from elites.core.replay import Layout, Replay
+from elites.core.replay import Layout, Replay, transition_layout
 from elites.core.schedule import Schedule
 from elites.core.standardisation import Moments
 from elites.core.td3 import TD3, TD3State
@@ -39,6 +41,7 @@ class State(NamedTuple):
     rejected: Array  # [] uint32
     moments: Moments | None = None  # of observations, for a learner that standardises them
     statistics: Statistics | None = None  # of observations, for a run that normalises them
+    population: Population | None = None  # of a search in which parents do not come from cells
 
 
 class Offspring(NamedTuple):
@@ -118,6 +121,11 @@ class Spec:
     """The first is the main one: its actor is kept with the run, and rolled out."""
     actor_rollouts: int = 0
     """Descriptors of the archive at which each iteration rolls the main actor out."""
+    population: int = 0
+    """Solutions of the population that the GA draws parents from, see `dominated_novelty`.
+
+    0 draws them from the archive.
+    """
 
     def __post_init__(self):
         if not self.variations:
@@ -144,6 +152,11 @@ class Spec:
             )
         if self.actor_rollouts and not self.learners:
             raise ValueError(f"{self.name}: actor_rollouts needs a learner")
+        if self.learners and self.problem.vectors is not None:
+            raise ValueError(
+                f"{self.name} learns from the steps of episodes, and task '{self.problem.name}' "
+                "has none: use me, cma_me, cma_mae or cma_mega"
+            )
         for learner in self.learners:
             self._check_progress(learner)
         averaging.check(self.problem, self.hp)
@@ -170,6 +183,11 @@ class Spec:
         `Archive.origin` holds indices into this tuple.
         """
         return (INITIAL, *(variation.origin for variation in self.variations))
+
+    @property
+    def cells(self) -> Cells:
+        """Division of the descriptor space into the archive's cells."""
+        return Cells.of(self.problem, self.hp)
 
     @property
     def policy(self) -> MLP:
@@ -226,10 +244,7 @@ class Spec:
         or progress, and "next_state_descriptor" only for progress. Both are in task units.
         """
         problem = self.problem
-        layout = {
-            "observation": problem.observation_size, "action": problem.action_size, "reward": 1,
-            "next_observation": problem.observation_size, "done": 1, "truncation": 1,
-        }  # fmt: skip
+        layout = transition_layout(problem.observation_size, problem.action_size)
         if any(learner.td3.critic_conditioned for learner in self.learners):
             layout |= {"descriptor": problem.descriptor_size, "target": problem.descriptor_size}
         if self.rewards_novelty or self.rewards_progress:

@@ -34,7 +34,11 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True)
 class TD3:
-    """Static configuration of a TD3 learner."""
+    """Static configuration of a TD3 learner.
+
+    For `update`, the rates, the discount and the smoothing may also be scalars of JAX: those of one
+    agent of a population, see `population.py`.
+    """
 
     actor: MLP
     critic: MLP
@@ -120,6 +124,14 @@ def init(td3: TD3, key: Array) -> TD3State:
     actor_key, critic_key = jax.random.split(key)
     actor = networks.init(td3.actor, actor_key)
     critics = jax.vmap(lambda k: networks.init(td3.critic, k))(jax.random.split(critic_key))
+    return restarted(td3, actor, critics)
+
+
+def restarted(td3: TD3, actor: Array, critics: Array) -> TD3State:
+    """Return the state of a learner with these networks and without momentum.
+
+    `actor` is [Pa] and `critics` [2, Pc]. The target networks equal them.
+    """
     return TD3State(
         actor, actor, critics, critics,
         optax.adam(td3.actor_rate).init(actor), optax.adam(td3.critic_rate).init(critics),

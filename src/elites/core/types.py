@@ -54,6 +54,13 @@ class Evaluation(NamedTuple):
     transitions: Transitions  # of no steps (T = 0) where nobody learns from them
 
 
+class ActionNoise(NamedTuple):
+    """Noise on the actions of n episodes that run outside of JAX."""
+
+    deviations: Any  # [n] standard deviation, 0 for none
+    seeds: Any  # [n] uint32
+
+
 class Outside(Protocol):
     """Runs the episodes of a task outside of JAX, for example in other processes."""
 
@@ -63,14 +70,55 @@ class Outside(Protocol):
         ...
 
     def run(
-        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray, record: bool
+        self,
+        policies: Sequence[tuple[MLP, np.ndarray]],
+        seeds: np.ndarray,
+        record: bool,
+        noise: ActionNoise | None = None,
     ) -> Evaluation:
         """Run n episodes and return their results as NumPy arrays.
 
         `policies` has the network and the parameters [P] of each episode's policy, and `seeds` [n]
         the seed of its start. The transitions are [T, n, ...], or of no steps unless `record`.
+        Actions with `noise` are clipped to [-1, 1]. Only `pbt_me` asks for it.
         """
         ...
+
+    def record(
+        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray
+    ) -> tuple[Evaluation, np.ndarray | None]:
+        """Run n episodes and return their results with all steps, and poses to draw.
+
+        The poses [T + 1, n, B, 7] are those of the bodies of the task's scene, at the start and
+        after every step. They are None if there is nothing to draw.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Vectors:
+    """Plain vectors in place of policies: an optimisation problem without steps.
+
+    A vector is stored where other problems store the parameters of a policy.
+    """
+
+    size: int
+    """Number of dimensions P of a vector."""
+    evaluate: Callable[[Array], tuple[Array, Array]] | None
+    """(vector [P]) -> fitness [] and descriptor [D], or None if it is evaluated outside of JAX"""
+    start: tuple[float, ...]
+    """Vector [P] at which emitters begin, and around which the first vectors are drawn."""
+    spread: float = 0.5
+    """Standard deviation of the first vectors of MAP-Elites around the start."""
+
+    def __post_init__(self):
+        if not isinstance(self.size, int) or self.size < 1:
+            raise ValueError(f"a vector needs at least 1 dimension, got {self.size!r}")
+        if len(self.start) != self.size or not all(map(math.isfinite, self.start)):
+            raise ValueError(
+                f"start must be {self.size} finite numbers, one for each dimension, got "
+                f"{len(self.start)} values"
+            )
 
 
 class Results(NamedTuple):
@@ -93,8 +141,12 @@ class Problem:
     deterministic: bool
     lengthscale: float
     """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
-    rollout: Callable[[Act, Array], Evaluation]
-    """(act, keys [n]) -> n episodes"""
+    rollout: Callable[..., Evaluation]
+    """(act, keys [n], noise=None) -> n episodes
+
+    `noise` [n] is the standard deviation of the noise on the actions of each episode. It is only
+    given for requests with `Request.action_noise`.
+    """
     final_descriptor: bool = True
     """The descriptor of an episode is that of its final state."""
     observation_ranges: tuple[tuple[int, float, float], ...] = ()
@@ -103,12 +155,16 @@ class Problem:
     """Runs the episodes outside of JAX. `rollout` is not used then, and raises an error."""
     qd_offset: float = 0.0
     """Fitness that counts as 0 in QD-scores, unless a run chooses another, see `offset`."""
+    vectors: Vectors | None = None
+    """Plain vectors to optimise. There are no episodes then, and `rollout` is not used."""
 
     def __post_init__(self):
         for field in ("observation_size", "action_size"):
-            value = getattr(self, field)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"task '{self.name}': {field} must be at least 1, got {value!r}")
+            value, least = getattr(self, field), 1 if self.vectors is None else 0
+            if not isinstance(value, int) or value < least:
+                raise ValueError(
+                    f"task '{self.name}': {field} must be at least {least}, got {value!r}"
+                )
         for field in ("descriptor_low", "descriptor_high"):
             object.__setattr__(self, field, numbers(self.name, field, getattr(self, field)))
         check_lengthscale(self.name, self.lengthscale)
@@ -133,7 +189,12 @@ class Problem:
         return distances.weights_of(self.ranges)
 
     def policy(self, hidden: tuple[int, ...], activation: Activation = "relu") -> MLP:
-        """Return the network shape of a policy, from observations to actions in [-1, 1]."""
+        """Return the network shape of a policy, from observations to actions in [-1, 1].
+
+        A plain vector is the bias of a network without inputs.
+        """
+        if self.vectors is not None:
+            return MLP((0, self.vectors.size), output="linear")
         return networks.policy(self.observation_size, self.action_size, hidden, activation)
 
     def offset(self, chosen: float | None) -> float:
@@ -234,6 +295,7 @@ class Request(NamedTuple):
     key: Array  # [] of the rollouts
     noise: Array | None = None  # [n / 2, P] perturbations of an evolution strategy's copies
     parent_descriptors: Array | None = None  # [n, D] the target where there is no parent
+    action_noise: Array | None = None  # [n] deviation of the noise on each policy's actions
 
     def to_evaluate(self) -> Request:
         """Return the request for evaluation: without `parent_descriptors`, which only `tell` reads.

@@ -29,18 +29,21 @@ Array = jax.Array
 
 
 def ga(spec: Spec, state: State, key: Array, count: int) -> Offspring:
-    """Return `count` children, each made by `iso_line` from two random elites of the archive."""
+    """Return `count` children, each made by `iso_line` from two random elites of the archive.
+
+    If the state has a population, the parents come from it instead.
+    """
     first_key, second_key, noise_key = jax.random.split(key, 3)
-    first = archives.sample(state.archive, first_key, count)
-    second = archives.sample(state.archive, second_key, count)
-    parents, hp = state.archive.policies, spec.hp
+    source, hp = state.archive if state.population is None else state.population, spec.hp
+    first = archives.sample(source, first_key, count)
+    second = archives.sample(source, second_key, count)
     one, other = (
-        normalisation.to_normalised(spec.policy, parents[cells], state.statistics)
-        for cells in (first, second)
+        normalisation.to_normalised(spec.policy, source.policies[rows], state.statistics)
+        for rows in (first, second)
     )
     children = iso_line(one, other, noise_key, hp.iso_sigma, hp.line_sigma)
     children = normalisation.to_raw(spec.policy, children, state.statistics)
-    return Offspring(children, state.archive.descriptors[first])
+    return Offspring(children, source.descriptors[first])
 
 
 def iso_line(first: Array, second: Array, key: Array, iso_sigma: float, line_sigma: float) -> Array:

@@ -43,7 +43,8 @@ class Config:
     seed_list: Annotated[tuple[int, ...], tyro.conf.Fixed, tyro.conf.Suppress] = ()
     """All seeds, if they are not consecutive. Only runs trained in Python can have this."""
     start_from: Annotated[str, _SOURCE] = ""
-    """Run directory whose archive the run starts from. Its policies must have the same layers.
+    """Run directory whose archive the run starts from, or an archive of another program: a CSV file
+    of pyribs, or a folder of QDax. Its policies must have the same layers.
 
     Its elites are evaluated again, which does not count towards the budget.
     """
@@ -205,7 +206,13 @@ _ADDED: tuple[str, ...] = (
     "progress_final_weight", "progress_weight_start", "progress_weight_end", "progress_discount",
     "progress_batch_size", "progress_learning_rate", "progress_final_rate", "progress_rate_start",
     "progress_rate_end", "progress_reached", "progress_uniform", "progress_near", "progress_empty",
-    "progress_proximity",
+    "progress_proximity", "grid", "centroids_file", "cma_emitters", "cma_sigma", "cma_form",
+    "cma_rank_one", "cma_ranker", "cma_selection", "cma_restart", "cma_ascent", "cma_copies",
+    "cma_critic_batch", "archive_rate", "archive_minimum",
+    "pbt_population", "pbt_offspring", "pbt_episodes", "pbt_steps",
+    "pbt_replay_size", "pbt_copying", "pbt_best", "pbt_drawing", "pbt_discount",
+    "pbt_actor_learning_rate", "pbt_critic_learning_rate", "pbt_smoothing_noise",
+    "pbt_smoothing_clip", "pbt_exploration_noise", "dns_population", "dns_neighbours",
 )  # fmt: skip
 """Hyperparameters that were added after version 0.1.0.
 

@@ -161,8 +161,13 @@ def task_with_bounds(source: str | Path, task: str) -> str:
     """Return the name of a task with the descriptor bounds that were estimated for a source run.
 
     `source` is the directory of the run to start from. If its task is another one, or if the name
-    has bounds already, the name is returned unchanged. Raises a ValueError if there is no run.
+    has bounds already, the name is returned unchanged, and so it is if the source is an archive of
+    pyribs or QDax. Raises a ValueError if there is neither.
     """
+    from elites.interop import reading  # loads NumPy, which help does not need
+
+    if reading.kind_of(Path(source)) is not None:
+        return task
     return tasks.with_bounds_of(existing(Path(source)).config().task, task)
 
 

@@ -1,8 +1,9 @@
-"""Draw archives and curves, for the figures of runs and of studies."""
+"""Style, axes and curves of the figures of runs and studies. See `archive_drawing` for archives."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import textwrap
 import warnings
 from collections.abc import Iterator
@@ -14,10 +15,8 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.collections import PolyCollection
 from matplotlib.colors import Normalize
 
-from elites.runs.voronoi import polygons
 from elites.tasks.axes import axes_of_facts
 from elites.words import plain, shortened
 
@@ -55,51 +54,21 @@ def short(text: str) -> str:
     return plain(text, 60)
 
 
+def wrapped(text: str, width: int) -> str:
+    """Return a title in lines of at most `width` characters, broken after spaces and commas."""
+    lines = [""]
+    for part in re.split(r"(?<=[ ,])", text):
+        if lines[-1] and len(lines[-1] + part.rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
+
+
 # ---------------------------------------------------------------------------------------- archives
 
 
-def draw_archive(axes, facts, centroids, values, descriptors, scale: Normalize) -> None:
-    """Draw the cells of an archive on matplotlib axes, coloured by fitness.
-
-    `facts` are the entries of the run's `facts.json`. `values` [C] are the fitness values of the
-    cells, which are not finite for empty cells. `descriptors` [C, D] are the descriptors of the
-    elites.
-
-    One-dimensional descriptors are drawn as bars, two-dimensional ones as Voronoi cells. With more
-    dimensions, each elite is a point at the first two numbers of its descriptor.
-    """
-    full = np.isfinite(values)
-    colours = plt.get_cmap("viridis")
-    low, high = facts["descriptor_low"], facts["descriptor_high"]
-    if len(low) == 2:
-        cells = polygons(centroids, low, high)
-        shade = [colours(scale(v)) if ok else EMPTY for v, ok in zip(values, full, strict=True)]
-        axes.add_collection(
-            PolyCollection(cells, facecolors=shade, edgecolors="white", linewidths=0.25)
-        )
-        frame(axes, facts)
-    elif len(low) == 1:
-        order = np.argsort(centroids[:, 0])
-        middle = centroids[order, 0]
-        edges = np.concatenate([[low[0]], (middle[1:] + middle[:-1]) / 2, [high[0]]])
-        heights = np.where(full, values, 0.0)[order]
-        axes.bar(edges[:-1], heights, np.diff(edges), align="edge", color=colours(scale(heights)))
-        axes.set(xlim=(low[0], high[0]), xlabel=short(axes_of_facts(facts)[0].label))
-        axes.set_ylabel("fitness")
-    else:
-        axes.scatter(
-            descriptors[full, 0],
-            descriptors[full, 1],
-            c=values[full],
-            cmap=colours,
-            norm=scale,
-            s=9,
-        )
-        frame(axes, facts, note=f" (the first two of {len(low)} dimensions)")
-
-
-def frame(axes, facts, note: str = "") -> None:
-    """Set the limits and labels of axes that show descriptors. `note` is added to the x label.
+def frame(axes, facts) -> None:
+    """Set the limits and labels of axes that show descriptors of two dimensions.
 
     `facts` are the entries of the run's `facts.json`.
     """
@@ -107,7 +76,7 @@ def frame(axes, facts, note: str = "") -> None:
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     axes.set_box_aspect(1)
     first, second = axes_of_facts(facts)[:2]
-    axes.set(xlabel=f"{short(first.label)}{note}", ylabel=short(second.label))
+    axes.set(xlabel=short(first.label), ylabel=short(second.label))
     axes.locator_params(nbins=5)
     for side in ("top", "right"):
         axes.spines[side].set_visible(True)
@@ -137,18 +106,6 @@ def colour_bar(figure, axes, scale: Normalize) -> None:
         plt.cm.ScalarMappable(scale, "viridis"), ax=axes, label="fitness", shrink=0.85, pad=0.02
     )
     bar.outline.set_visible(False)
-
-
-def segments(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return arrays x and y [3 n] that draw a line from each start [n, D] to its end [n, D].
-
-    NaN separates the lines, so that one call of `plot` draws them all. Only the first two
-    dimensions are used.
-    """
-    gap = np.full(len(starts), np.nan)
-    x = np.stack([starts[:, 0], ends[:, 0], gap], axis=1).reshape(-1)
-    y = np.stack([starts[:, 1], ends[:, 1], gap], axis=1).reshape(-1)
-    return x, y
 
 
 # ------------------------------------------------------------------------------------------ curves

@@ -1,9 +1,10 @@
 """Draw the figures of a run from its files. Needs neither JAX nor the task.
 
-    archive.png   the archive: its cells in task units, coloured by fitness
-    curves.png    QD-score, coverage and maximum fitness, as median and quartiles over seeds
-    origin.png    additions by variation over time, and the variation that each elite came from
-    actor.png     the archive beside the descriptors that the actor reaches when asked for the same
+    archive.png       the archive: its cells in task units, coloured by fitness
+    projections.png   with three to six dimensions: the best fitness in every two of them
+    curves.png        QD-score, coverage and maximum fitness, as median and quartiles over seeds
+    origin.png        additions by variation, and the variation that each elite came from
+    actor.png         the archive beside the descriptors that the actor reaches when asked for it
 
 Each figure is written as PNG and as PDF. `draw_comparison` draws the curves of several runs
 together.
@@ -11,17 +12,24 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgba_array
 from matplotlib.lines import Line2D
 
 from elites.output import warn
 from elites.runs import directory as directories
 from elites.runs import evaluation, gaps, logs, snapshots
+from elites.runs.archive_drawing import (
+    MOST_PROJECTED,
+    draw_archive,
+    draw_cells,
+    draw_errors,
+    draw_projections,
+)
 from elites.runs.config import seed_index
 from elites.runs.directory import RunDirectory, RunError
 from elites.runs.drawing import (
@@ -30,20 +38,17 @@ from elites.runs.drawing import (
     STYLES,
     band,
     colour_bar,
-    draw_archive,
     explain,
-    frame,
     line_style,
     plt,
     scale_of,
-    segments,
     short,
     smoothed,
     styled,
     thousands,
+    wrapped,
 )
 from elites.runs.evaluation import ARCHIVE_METRICS
-from elites.runs.voronoi import polygons
 from elites.words import file_name, listed, plain
 
 
@@ -64,6 +69,9 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
                 snapshots.best_seed(snapshot, facts) if seed is None else seed_index(seeds, seed)
             )
             drawn.append(_save(_archive_figure(facts, snapshot, index, seeds), run, "archive"))
+            if 2 < len(facts["descriptor_low"]) <= MOST_PROJECTED:
+                figure = _projections_figure(facts, snapshot, index, seeds)
+                drawn.append(_save(figure, run, "projections"))
             # An evaluation of another iteration belongs to another archive.
             current = evaluation.has_tables(run, int(snapshot["iteration"]))
             if facts["actor_conditioned"] and current:
@@ -135,7 +143,7 @@ def _properties(run: RunDirectory, facts: Mapping[str, Any]) -> dict[str, str]:
     sides = zip(facts["descriptor_low"], facts["descriptor_high"], strict=True)
     bounds = " x ".join(f"[{low:g}, {high:g}]" for low, high in sides)
     texts = (
-        f"{run.config().hp.cells} cells",
+        f"{run.config().hp.cell_count} cells",
         f"descriptors in {bounds}",
         f"episodes of {facts['episode_length']} steps",
         f"observations of size {facts['observation_size']}",
@@ -207,19 +215,41 @@ def _archive_figure(facts, snapshot, index: int, seeds: Sequence[int]):
     entries of facts.json.
     """
     fitness = snapshot["fitness"][index]
-    full = np.isfinite(fitness)
-    figure, axes = plt.subplots(figsize=(6.2, 5.2), layout="constrained")
-    scale = scale_of(fitness[full])
+    scale = scale_of(fitness[np.isfinite(fitness)])
+    size = (6.2, 5.2) if len(facts["descriptor_low"]) <= 2 else (9.0, 5.2)
+    figure, axes = plt.subplots(figsize=size, layout="constrained")
     descriptors = snapshot["descriptors"][index]
     draw_archive(axes, facts, snapshot["centroids"], fitness, descriptors, scale)
-    which = f", seed {seeds[index]}" if len(seeds) > 1 else ""
-    axes.set_title(
-        f"{_subject(facts)}{which}, iteration {int(snapshot['iteration'])}\n"
-        f"{full.sum()} of {len(full)} cells, QD-score {_score(facts, fitness)}"
-    )
+    axes.set_title(_title(facts, snapshot, index, seeds))
     colour_bar(figure, axes, scale)
     explain(figure, facts)
     return figure
+
+
+def _projections_figure(facts, snapshot, index: int, seeds: Sequence[int]):
+    """Return a figure of the archive in a snapshot, projected on every two dimensions.
+
+    See `_archive_figure` for the arguments.
+    """
+    fitness = snapshot["fitness"][index]
+    scale = scale_of(fitness[np.isfinite(fitness)])
+    figure, panels = draw_projections(facts, fitness, snapshot["descriptors"][index], scale)
+    title = f"{_title(facts, snapshot, index, seeds)}\nbest fitness in each pair of dimensions"
+    figure.suptitle(title, x=0.01, ha="left")
+    colour_bar(figure, panels, scale)
+    explain(figure, facts)
+    return figure
+
+
+def _title(facts, snapshot, index: int, seeds: Sequence[int]) -> str:
+    """Return the title of a figure of an archive: its run, its cells and its QD-score."""
+    fitness = snapshot["fitness"][index]
+    which = f", seed {seeds[index]}" if len(seeds) > 1 else ""
+    title = f"{_subject(facts)}{which}, iteration {int(snapshot['iteration'])}"
+    return (
+        f"{wrapped(title, 50)}\n"
+        f"{np.isfinite(fitness).sum()} of {len(fitness)} cells, QD-score {_score(facts, fitness)}"
+    )
 
 
 def _actor_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
@@ -252,29 +282,13 @@ def _actor_figure(facts, snapshot, cells: Mapping[str, np.ndarray], seed: int):
     colour_bar(figure, axes[0].tolist(), scale)
     if len(panels) < 3:
         axes[1, 0].set_axis_off()
-    _draw_errors(axes[1, 1], facts, asked, reached)
+    draw_errors(axes[1, 1], facts, asked, reached)
     errors = rows["actor_descriptor_error"]
     known = errors[np.isfinite(errors)]
     error = known.mean() if len(known) else np.nan
     axes[1, 1].set_title(f"Descriptors asked for and reached\nmean error {error:.3g}")
     explain(figure, facts)
     return figure
-
-
-def _draw_errors(axes, facts, asked: np.ndarray, reached: np.ndarray) -> None:
-    """Draw a line from each requested descriptor to the reached one. Both arrays are [n, D]."""
-    if len(facts["descriptor_low"]) >= 2:
-        axes.plot(*segments(asked, reached), color="#999999", linewidth=0.6, zorder=1)
-        axes.scatter(asked[:, 0], asked[:, 1], s=9, color=COLOURS[0], label="asked", zorder=2)
-        axes.scatter(
-            reached[:, 0], reached[:, 1], s=9, color=COLOURS[1], marker="x", linewidths=0.8,
-            label="reached", zorder=3,
-        )  # fmt: skip
-        frame(axes, facts)
-    else:
-        axes.scatter(asked[:, 0], reached[:, 0], s=9, color=COLOURS[0], label="reached")
-        axes.set(xlabel="asked", ylabel="reached")
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), borderaxespad=0)
 
 
 def _score(facts: Mapping[str, Any], fitness: np.ndarray) -> str:
@@ -340,19 +354,19 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
         1, 2, figsize=(11, 4.6), width_ratios=(1.3, 1), layout="constrained"
     )
     iterations, spent = table["iteration"][:, 0], table["evaluations"][:, 0]
+    palette = _palette(facts)
     for i, origin in enumerate(origins):
         x, added = smoothed(iterations, spent, table[f"added.{origin}"].mean(axis=1))
-        colour = COLOURS[i % 8]
         left.plot(
             x,
             added,
-            color=colour,
+            color=palette.get(origin, COLOURS[i % 8]),
             linestyle=STYLES[i % 8],
             label=short(origin),
             linewidth=1.6,
         )
     left.set(xlabel="evaluations", ylabel="added per iteration")
-    left.set_title(f"{_subject(facts)}: additions by variation")
+    left.set_title(wrapped(f"{_subject(facts)}: additions by variation", 60))
     left.xaxis.set_major_formatter(thousands)
     left.set_ylim(bottom=0)
     if origins:  # a distillation has none
@@ -360,6 +374,13 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
     _draw_origins(right, facts, snapshot, index)
     explain(figure, facts)
     return figure
+
+
+def _palette(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the colour of each origin, in the order of their numbers. The first is grey."""
+    _, *variations = names = list(facts["origins"])
+    colours = ["#9A9A9A", *(COLOURS[i % 8] for i in range(len(variations)))]
+    return dict(zip(names, colours, strict=True))
 
 
 def _draw_origins(axes, facts, snapshot, index: int) -> None:
@@ -370,20 +391,14 @@ def _draw_origins(axes, facts, snapshot, index: int) -> None:
     if snapshot is None or len(facts["descriptor_low"]) != 2:
         axes.set_axis_off()
         return
-    names: Iterable[str] = facts["origins"]
-    origin = snapshot["origin"][index]
-    palette = {0: "#9A9A9A", **{i + 1: COLOURS[i % 8] for i in range(len(facts["origins"]) - 1)}}
-    cells = polygons(snapshot["centroids"], facts["descriptor_low"], facts["descriptor_high"])
-    shade = [palette.get(int(o), EMPTY) for o in origin]
-    axes.add_collection(
-        PolyCollection(cells, facecolors=shade, edgecolors="white", linewidths=0.25)
-    )
-    frame(axes, facts)
-    present = [i for i in range(len(facts["origins"])) if (origin == i).any()]
+    origin, palette = snapshot["origin"][index], _palette(facts)
+    shades = dict(enumerate(palette.values()))
+    shade = to_rgba_array([shades.get(int(o), EMPTY) for o in origin])
+    draw_cells(axes, facts, snapshot["centroids"], shade)
     handles = [
-        Line2D([], [], marker="s", linestyle="", color=palette[i], label=short(name))
-        for i, name in enumerate(names)
-        if i in present
+        Line2D([], [], marker="s", linestyle="", color=colour, label=short(name))
+        for i, (name, colour) in enumerate(palette.items())
+        if (origin == i).any()
     ]
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1))
     axes.set_title("variation that made each elite")

@@ -11,7 +11,7 @@ from elites.runs import config as configs
 from elites.runs import directory as directories
 from elites.runs import environment, evaluation, gaps, logs, snapshots
 from elites.runs.directory import FACTS, RunDirectory
-from elites.words import counted, duration, plain
+from elites.words import counted, duration, plain, policy_text
 
 
 def describe(run: RunDirectory) -> str:
@@ -22,11 +22,10 @@ def describe(run: RunDirectory) -> str:
     lines = [plain(title), ""]
     if os.path.lexists(run / FACTS):
         facts = directories.read_facts(run)
-        layers = "-".join(map(str, facts.get("policy_layers", ())))
         lines += _rows(
             iterations=f"{facts['iterations']}, for {config.evaluations:,} evaluations",
-            policy=f"{layers or '?'}, {facts.get('policy_parameters', 0):,} parameters",
-            archive=f"{config.hp.cells} cells{_source(config)}",
+            policy=policy_text(facts.get("policy_layers", ()), facts.get("policy_parameters", 0)),
+            archive=f"{config.hp.cell_count} cells{_source(config)}",
         )
         if offset := facts.get("qd_offset", 0.0):
             lines += _rows(**{"QD offset": f"{offset:g}"})

@@ -184,7 +184,8 @@ def prepare(config: Config, run: RunDirectory) -> Job:
     choose_device(config.device)
     checking.check_own(tasks.make(config.task))
     job = build(config, run)
-    task, robots = job.task, job.algorithm.padded_batch
+    task = job.task
+    robots = max(job.algorithm.padded_batch, *(each.evaluations for each in job.algorithm.rounds))
     # A rollout's transitions exist twice: as they are recorded, and as they are stored.
     width = 2 * task.observation_size + task.action_size + 3 * task.descriptor_size + 5
     recorded = 2 * 4 * width * task.episode_length * robots * config.seeds

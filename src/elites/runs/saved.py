@@ -16,6 +16,7 @@ import numpy as np
 
 from elites import trust
 from elites.core.algorithm import Algorithm
+from elites.interop.tables import MetricsTable
 from elites.output import warn
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
@@ -56,7 +57,7 @@ def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Ru
     """
     found, iteration = Reader(run).load(iteration)
     metrics = _every_iteration(run, logs.metrics(run), iteration, found.algorithm)
-    return dataclasses.replace(found, metrics=metrics), iteration
+    return dataclasses.replace(found, metrics=MetricsTable(metrics, found.seeds)), iteration
 
 
 def _every_iteration(
@@ -137,7 +138,11 @@ class Reader:
         algorithm, seeds = self._job.algorithm, tuple(self._config.seed_numbers)
         archives = jax.tree.map(jnp.asarray, state.archive)
         actors = jax.tree.map(jnp.asarray, algorithm.actor(state))
-        loaded = Run(algorithm, seeds, archives, actors, {}, kernels=run.kernels)
+        names = tuple(axis.name for axis in self.task.descriptor_axes)
+        none = MetricsTable({}, seeds)
+        loaded = Run(
+            algorithm, seeds, archives, actors, none, kernels=run.kernels, descriptor_names=names
+        )
         return loaded, found.iteration
 
     def _read(self, place: Path) -> Checkpoint:
@@ -148,4 +153,5 @@ class Reader:
 def of_state(config: Config, algorithm: Algorithm, state: Any) -> Run:
     """Return the results of a training state in memory as a `Run`."""
     archives, actors = jax.tree.map(jnp.asarray, state.archive), algorithm.actor(state)
-    return Run(algorithm, tuple(config.seed_numbers), archives, actors, {}, state)
+    seeds = tuple(config.seed_numbers)
+    return Run(algorithm, seeds, archives, actors, MetricsTable({}, seeds), state)

@@ -60,7 +60,7 @@ def read(run: RunDirectory, path: Path) -> dict[str, np.ndarray]:
     """
     arrays = checkpoints.read_arrays(path)
     config, facts = run.config(), directories.read_facts(run)
-    seeds, cells, size = config.seeds, config.hp.cells, len(facts["descriptor_low"])
+    seeds, cells, size = config.seeds, config.hp.cell_count, len(facts["descriptor_low"])
     expected = {
         "fitness": ("f", (seeds, cells)),
         "descriptors": ("f", (seeds, cells, size)),

@@ -4,14 +4,18 @@ The policies must have the same layers, and the descriptor the same bounds. The 
 and the number of seeds may differ: seed i starts from the source's seed i modulo their number. The
 elites keep the names of their origins, with "start." in front. Only the files of the source are
 read. Its code is not executed, and once the run has a checkpoint, the source is not needed.
+
+The source may also be an archive that pyribs or QDax made (`elites.interop`). All seeds start from
+it, and its elites have the origin "start.pyribs" or "start.qdax".
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +23,8 @@ from elites.core import catalogue
 from elites.core.algorithm import Algorithm, S
 from elites.core.archive import Archive
 from elites.core.types import Array
+from elites.interop import reading
+from elites.interop.reading import ForeignArchive
 from elites.output import warn
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
@@ -35,11 +41,32 @@ PREFIX = "start."  # of the origins of elites that came from another run
 def given_to(algorithm: Algorithm[S], source: str | Path, seeds: int) -> tuple[Algorithm[S], Given]:
     """Return an algorithm that knows the origins of a source's elites, and the elites.
 
-    `source` is the directory of the run to start from, and `seeds` the number of seeds to train.
+    `source` is the path of the run or archive to start from, and `seeds` the number of seeds to
+    train.
     """
-    run = directories.existing(Path(source))
-    algorithm = _with_origins(algorithm, directories.read_facts(run)["origins"])
-    return algorithm, read(run, algorithm, seeds)
+    found = source_at(Path(source))
+    algorithm = _with_origins(algorithm, found.origins)
+    return algorithm, found.read(algorithm, seeds)
+
+
+class Source(NamedTuple):
+    """Archive that a new run can start from."""
+
+    origins: tuple[str, ...]
+    """Names of the origins of its elites."""
+    check: Callable[[Algorithm], object]
+    """Raises a ValueError if its policies do not fit an algorithm."""
+    read: Callable[[Algorithm, int], Given]
+    """(algorithm with the names of the origins, number of seeds) -> policies for each seed
+
+    Raises a ValueError if they do not fit the algorithm.
+    """
+
+
+def source_at(path: Path) -> Source:
+    """Return the source at a path: a run directory, or an archive of pyribs or QDax."""
+    kind = reading.kind_of(path)
+    return _of_run(directories.existing(path)) if kind is None else _of_foreign(path, kind)
 
 
 def extended(algorithm: Algorithm[S], config: Config, run: RunDirectory) -> Algorithm[S]:
@@ -52,8 +79,7 @@ def extended(algorithm: Algorithm[S], config: Config, run: RunDirectory) -> Algo
         known = tuple(directories.read_facts(run)["origins"])
         if known[: len(algorithm.origins)] == algorithm.origins:
             return dataclasses.replace(algorithm, origins=known)
-    source = directories.existing(Path(config.start_from))
-    return _with_origins(algorithm, directories.read_facts(source)["origins"])
+    return _with_origins(algorithm, source_at(Path(config.start_from)).origins)
 
 
 def _with_origins(algorithm: Algorithm[S], theirs: Sequence[str]) -> Algorithm[S]:
@@ -79,25 +105,37 @@ def source_archive(
         return None
     if config.algorithm == catalogue.DISTIL:
         return distilling.source_archive(config, shapes)
-    source = directories.existing(Path(config.start_from))
-    return archive_of(batched, read(source, batched.algorithm, config.seeds), keys)
+    source = source_at(Path(config.start_from))
+    return archive_of(batched, source.read(batched.algorithm, config.seeds), keys)
 
 
 def check_source(config: Config, algorithm: Algorithm) -> None:
-    """Raise an error if a new run cannot start from the run that its configuration names."""
+    """Raise an error if a new run cannot start from the source that its configuration names."""
     if config.start_from and config.algorithm != catalogue.DISTIL:
-        source = directories.existing(Path(config.start_from))
-        check(source, directories.read_facts(source), algorithm)
+        source_at(Path(config.start_from)).check(algorithm)
 
 
-def read(source: RunDirectory, algorithm: Algorithm, seeds: int) -> Given:
-    """Return the policies of a source run's archives, for `seeds` seeds of a new run.
+# ------------------------------------------------------------------------------------------- runs
 
-    `algorithm` is that of the new run, with the names of the source's origins. Raises a ValueError
-    if the policies do not fit it, and a RunError if the source cannot be read.
+
+def _of_run(run: RunDirectory) -> Source:
+    """Return a run as a source of policies."""
+    facts = directories.read_facts(run)
+    return Source(
+        origins=tuple(facts["origins"]),
+        check=functools.partial(_check_run, run, facts),
+        read=functools.partial(_read_run, run, facts),
+    )
+
+
+def _read_run(
+    source: RunDirectory, facts: Mapping[str, Any], algorithm: Algorithm, seeds: int
+) -> Given:
+    """Return the policies of a source run's archives, see `Source.read`.
+
+    `facts` are the source's. Raises a RunError if the source cannot be read.
     """
-    facts = directories.read_facts(source)
-    check(source, facts, algorithm)
+    _check_run(source, facts, algorithm)
     found = checkpoints.newest(
         source.checkpoints, lambda path: checkpoints.load(path, (WEIGHTS,)), warn
     )
@@ -119,7 +157,7 @@ def read(source: RunDirectory, algorithm: Algorithm, seeds: int) -> Given:
     return Given(policies[rows], origins[rows], filled[rows])
 
 
-def check(source: RunDirectory, facts: Mapping[str, Any], algorithm: Algorithm) -> None:
+def _check_run(source: RunDirectory, facts: Mapping[str, Any], algorithm: Algorithm) -> None:
     """Raise a ValueError if the policies of a source run do not fit an algorithm.
 
     `facts` are the source's. Layers, activation and descriptor bounds must be the same.
@@ -144,3 +182,43 @@ def check(source: RunDirectory, facts: Mapping[str, Any], algorithm: Algorithm) 
             f"cannot start from {source.path}: it has {'; '.join(differing)}. Its policies and "
             "its descriptor must be those of the new run"
         )
+
+
+# -------------------------------------------------------------------- archives of other programs
+
+
+def _of_foreign(path: Path, kind: str) -> Source:
+    """Return an archive of pyribs or QDax as a source of policies."""
+    return Source(
+        origins=(kind,),
+        check=functools.partial(_checked_foreign, path),
+        read=functools.partial(_read_foreign, path),
+    )
+
+
+def _read_foreign(path: Path, algorithm: Algorithm, seeds: int) -> Given:
+    """Return the elites of an archive of pyribs or QDax for every seed, see `Source.read`."""
+    found = _checked_foreign(path, algorithm)
+    policies = found.policies(algorithm.policy.sizes)
+    shape = (seeds, len(policies))
+    return Given(
+        policies=np.broadcast_to(policies, (seeds, *policies.shape)),
+        origins=np.full(shape, algorithm.origins.index(_named(found.kind)), np.int32),
+        filled=np.ones(shape, bool),
+    )
+
+
+def _checked_foreign(path: Path, algorithm: Algorithm) -> ForeignArchive:
+    """Return the archive at a path. Raises a ValueError if it does not fit an algorithm."""
+    found, policy, problem = reading.read(path), algorithm.policy, algorithm.problem
+    if found.solutions.shape[1] != policy.size:
+        raise ValueError(
+            f"cannot start from {path}: its elites have {found.solutions.shape[1]} parameters, but "
+            f"a policy of the new run has {policy.size} (layers {'-'.join(map(str, policy.sizes))})"
+        )
+    if found.descriptors.shape[1] != problem.descriptor_size:
+        raise ValueError(
+            f"cannot start from {path}: its descriptors have {found.descriptors.shape[1]} "
+            f"dimensions, those of '{problem.name}' {problem.descriptor_size}"
+        )
+    return found

@@ -44,7 +44,7 @@ from elites.runs.unchanged import Comparison
 from elites.training import iteration_keys, notes_on_axes, seed_keys
 from elites.training.display import Display
 from elites.trust import UntrustedError
-from elites.words import amount, counted, duration, in_markdown, quoted
+from elites.words import amount, counted, duration, in_markdown, policy_text, quoted
 
 LONG = 200_000_000
 """Number of environment steps per seed from which a run on a CPU is announced as long."""
@@ -340,13 +340,13 @@ def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome)
     """Write `summary.md` of a run, the last of its files. See `evaluation.is_done`."""
     algorithm = job.algorithm
     problem = algorithm.problem
-    layers = "-".join(map(str, algorithm.policy.sizes))
+    policies = policy_text(algorithm.policy.sizes, algorithm.policy.size)
     lines = [
         f"# {in_markdown(algorithm.name)} on {in_markdown(problem.name)}",
         "",
         f"{outcome.iteration} iterations, {counted(config.seeds, 'seed')}, "
-        f"{duration(outcome.seconds)}. Policies: {layers}, {algorithm.policy.size:,} parameters; "
-        f"archive: {config.hp.cells} cells.",
+        f"{duration(outcome.seconds)}. Policies: {policies}; "
+        f"archive: {config.hp.cell_count} cells.",
         "",
         *evaluation.markdown(run.evaluation),
         *(["", note] if (note := evaluation.note(run)) else []),

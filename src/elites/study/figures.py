@@ -17,12 +17,12 @@ from matplotlib.lines import Line2D
 
 from elites.runs import directory as directories
 from elites.runs import drawing
+from elites.runs.archive_drawing import draw_archive
 from elites.runs.drawing import (
     COLOURS,
     STYLES,
     band,
     colour_bar,
-    draw_archive,
     line_style,
     plt,
     scale_of,

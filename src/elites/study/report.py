@@ -180,7 +180,7 @@ def _imported_note(study: Study, groups: Sequence[Group]) -> str:
     items = [item for group in groups for item in group.runs]
     if not imported or not items:
         return ""
-    cells = study.config(items[0]).hp.cells
+    cells = study.config(items[0]).hp.cell_count
     return (
         f"<p>{escaped(', '.join(imported))}: results of other programs. Their QD-score and "
         "coverage are comparable only if their archives have the same number of cells and the same "

@@ -18,6 +18,7 @@ and returns the descriptor of that state. See `docs/simulators.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -242,7 +243,7 @@ def _own(task: str, reference: str, over: Literal["final", "mean"], example: Any
         over=over,
         low=(-UNKNOWN,) * shape[0],
         high=(UNKNOWN,) * shape[0],
-        text=f"{references.short_name(reference)} of {reference.rpartition(':')[0]}",
+        text=f"{references.short_name(reference)} of {Path(reference.rpartition(':')[0]).name}",
     )
 
 

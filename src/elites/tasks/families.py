@@ -150,6 +150,8 @@ class Family:
     """Distributions whose versions a run records, because its results depend on them."""
     own_options: Mapping[str, Callable[[str], Any]] = dataclasses.field(default_factory=dict)
     """Options of this family alone, each with the function that reads its value."""
+    has_common: bool = True
+    """Whether its tasks have the options of `COMMON` too."""
     needs_file: bool = False
     """Whether the environment is the path of a model file."""
     takes_code: bool = False
@@ -158,7 +160,7 @@ class Family:
     @property
     def options(self) -> dict[str, Callable[[str], Any]]:
         """All options of the family, each with the function that reads its value."""
-        return {**COMMON, **self.own_options}
+        return {**(COMMON if self.has_common else {}), **self.own_options}
 
     @property
     def is_installed(self) -> bool:
@@ -212,6 +214,16 @@ FAMILIES: dict[str, Family] = {
         extra="gymnasium",
         distributions=("gymnasium", "mujoco"),
         takes_code=True,
+    ),
+    "vectors": Family(
+        summary="benchmark functions of plain vectors: sphere, rastrigin, arm",
+        example="vectors:sphere,dimensions=20",
+        module="elites.tasks.vectors",
+        packages=(),
+        extra="",
+        distributions=(),
+        own_options={"dimensions": whole},
+        has_common=False,
     ),
 }
 """Families of tasks, keyed by the beginning of their names."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,16 +12,18 @@ import numpy as np
 
 from elites import names, references
 from elites.core.networks import MLP
-from elites.core.types import Evaluation, Transitions
+from elites.core.types import ActionNoise, Evaluation, Transitions
 from elites.names import Name
-from elites.tasks import bounds
+from elites.tasks import bounds, geoms
+from elites.tasks.scenes import Scene
 from elites.tasks.task import Task
-from elites.tasks.workers import pool
+from elites.tasks.workers import pool, robots
 from elites.tasks.workers.block import Block, Sizes
 from elites.tasks.workers.descriptors import Choice
 from elites.tasks.workers.environment import Spec
 from elites.tasks.workers.episode import Network, Outcome
 from elites.tasks.workers.pool import Plan, Row
+from elites.tasks.workers.robots import RobotFacts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,29 +40,85 @@ class Workers:
     high: tuple[float, ...]
 
     def run(
-        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray, record: bool
+        self,
+        policies: Sequence[tuple[MLP, np.ndarray]],
+        seeds: np.ndarray,
+        record: bool,
+        noise: ActionNoise | None = None,
     ) -> Evaluation:
         """Run n episodes and return their results as NumPy arrays. See `Outside.run`."""
+        plan = Plan(self.episode_length, record, self._sizes(policies))
+        return self._run(policies, seeds, plan, noise).evaluation
+
+    def record(
+        self, policies: Sequence[tuple[MLP, np.ndarray]], seeds: np.ndarray
+    ) -> tuple[Evaluation, np.ndarray | None]:
+        """Run n episodes and return their results and the robot's poses. See `Outside.record`."""
+        robot = self._robot()
+        sizes = self._sizes(policies)._replace(bodies=robot.bodies if robot else 0)
+        results = self._run(policies, seeds, Plan(self.episode_length, True, sizes))
+        return results.evaluation, results.poses if robot else None
+
+    def scene(self) -> Scene | None:
+        """Return the scene of the environment's robot, or None if it has no MuJoCo model.
+
+        Its function for poses cannot be called, because the states are in the workers.
+        """
+        return self._drawn
+
+    @functools.cached_property
+    def _drawn(self) -> Scene | None:
+        robot = self._robot()
+        if robot is None:
+            return None
+        # A worker reports the model at the start of an episode, and this one has no steps.
+        network = MLP((self.observation_size, self.action_size))
+        policies = [(network, np.zeros(network.size, np.float32))]
+        sizes = self._sizes(policies)._replace(model=robot.model_size)
+        saved = self._run(policies, np.zeros(1, np.uint32), Plan(0, True, sizes)).model
+        return geoms.scene(robots.load(saved), robot.dt, _not_in_jax)
+
+    def _run(
+        self,
+        policies: Sequence[tuple[MLP, np.ndarray]],
+        seeds: np.ndarray,
+        plan: Plan,
+        noise: ActionNoise | None = None,
+    ) -> _Results:
+        """Run n episodes as planned and return what the workers have reported."""
         rows = [
             Row(Network(network.sizes, network.activation), parameters, int(seed))
             for (network, parameters), seed in zip(policies, seeds, strict=True)
         ]
+        if noise is not None:
+            each = zip(rows, noise.deviations, noise.seeds, strict=True)
+            rows = [row._replace(noise=(float(scale), int(seed))) for row, scale, seed in each]
+        results = _Results(self, len(rows), plan)
+        with pool.shared(self.name, self.spec) as workers:
+            workers.run(rows, plan, results.commit)
+        return results
+
+    def _sizes(self, policies: Sequence[tuple[MLP, np.ndarray]]) -> Sizes:
+        """Return the sizes of the memory for episodes of these policies, without a robot."""
         largest = max((network.size for network, _ in policies), default=0)
-        sizes = Sizes(
+        return Sizes(
             largest, self.episode_length, self.observation_size, self.action_size, len(self.low)
         )
-        results = _Results(self, len(rows), record)
-        with pool.shared(self.name, self.spec) as workers:
-            workers.run(rows, Plan(self.episode_length, record, sizes), results.commit)
-        return results.evaluation
+
+    def _robot(self) -> RobotFacts | None:
+        """Return the sizes of the robot, or None if there is nothing to draw."""
+        robot = described(self.name, self.spec)["robot"]
+        return RobotFacts(*robot) if robot else None
 
 
 class _Results:
     """Arrays for the results of n episodes. A row is filled in when its episode ends."""
 
-    def __init__(self, workers: Workers, n: int, record: bool):
+    def __init__(self, workers: Workers, n: int, plan: Plan):
         self._low, self._high = workers.low, workers.high
-        size, steps = len(workers.low), workers.episode_length if record else 0
+        size, steps = len(workers.low), plan.length if plan.record else 0
+        self.poses = np.zeros((steps + 1, n, plan.sizes.bodies, 7), np.float32)
+        self.model = b""
 
         def each(width: tuple[int, ...] = (), dtype: type = np.float32) -> Any:
             return np.zeros((steps, n, *width), dtype)
@@ -78,16 +137,20 @@ class _Results:
     def commit(self, row: int, outcome: Outcome, block: Block) -> None:
         """Enter the results of a row. The steps of an invalid episode stay zero."""
         found = self.evaluation
+        self.model = block.model.tobytes()
+        if block.poses.size:
+            frames = slice(outcome.steps + 1)
+            self.poses[frames, row] = block.poses[frames]
         found.fitness[row], found.valid[row], found.steps[row] = outcome[:3]
         found.descriptors[row] = np.clip(outcome.descriptor, self._low, self._high)
         if not outcome.valid or not len(found.transitions.mask):
             return
         steps = slice(outcome.steps)
         *arrays, place, mask = found.transitions
-        for array, recorded in zip(arrays, block[1:-1], strict=True):
+        for array, recorded in zip(arrays, block.steps[:-1], strict=True):
             array[steps, row] = recorded[steps]
         # Clipped like the descriptor of an episode, as in `rollout`.
-        place[steps, row] = np.clip(block.state_descriptor[steps], self._low, self._high)
+        place[steps, row] = np.clip(block.steps.state_descriptor[steps], self._low, self._high)
         mask[steps, row] = True
 
 
@@ -122,6 +185,7 @@ def build(name: str, spec: Spec, options: Mapping[str, Any]) -> Task:
     high = [bounds.UNKNOWN if bound is None else bound for bound in descriptor["high"]]
     low, high = bounds.given(name, low, high, dict(options))
     sizes = facts["observation_size"], facts["action_size"], facts["episode_length"]
+    workers = Workers(name, spec, *sizes, low, high)
     return Task(
         name,
         *sizes,
@@ -137,7 +201,8 @@ def build(name: str, spec: Spec, options: Mapping[str, Any]) -> Task:
         descriptor_text=descriptor["text"],
         descriptor_names=tuple(descriptor["names"]),
         descriptor_units=tuple(descriptor["units"]),
-        outside=Workers(name, spec, *sizes, low, high),
+        scene=workers.scene,
+        outside=workers,
     )
 
 

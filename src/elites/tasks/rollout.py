@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.core import networks
+from elites.core.evaluation import noisy
 from elites.core.networks import MLP
 from elites.core.types import Act, Evaluation, Outside, Problem, Transitions, padded_size
 from elites.tasks.task import Array, Task, TaskState
@@ -38,16 +39,21 @@ class _Episodes(NamedTuple):
     steps: Array  # [n]
 
 
-def rollout(task: Task, act: Act, keys: Array) -> Evaluation:
+def rollout(task: Task, act: Act, keys: Array, noise: Array | None = None) -> Evaluation:
     """Run n episodes of a task and return their results. `keys` [n] has one random key per episode.
 
-    `act` maps observations [n, O] to actions [n, A].
+    `act` maps observations [n, O] to actions [n, A]. `noise` [n] is the standard deviation of
+    Gaussian noise that is added to all actions of an episode. None adds no noise.
     """
-    return record(task, act, keys, lambda state: None)[0]
+    return record(task, act, keys, lambda state: None, noise)[0]
 
 
 def record(
-    task: Task, act: Act, keys: Array, measure: Callable[[TaskState], Any]
+    task: Task,
+    act: Act,
+    keys: Array,
+    measure: Callable[[TaskState], Any],
+    noise: Array | None = None,
 ) -> tuple[Evaluation, Any]:
     """Run n episodes as `rollout` does. Returns their results and a recording of every step.
 
@@ -58,18 +64,31 @@ def record(
         raise ValueError(
             f"task '{task.name}' is evaluated by worker processes: it has no rollout inside of JAX"
         )
+    noise_keys = keys
+    if noise is not None:
+        keys, noise_keys = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
     state = jax.vmap(task.reset)(keys)
     _check_state(task, state)
     bounds = jnp.array(task.descriptor_low)[None], jnp.array(task.descriptor_high)[None]
 
     def step(episodes: _Episodes, time: Array):
-        episodes, transitions = _step(task, act, bounds, episodes, time)
+        acting = act if noise is None else _exploring(act, noise, noise_keys, time)
+        episodes, transitions = _step(task, acting, bounds, episodes, time)
         return episodes, (transitions, jax.vmap(measure)(episodes.state))
 
     episodes, (transitions, measured) = jax.lax.scan(
         step, _start(task, state), jnp.arange(task.episode_length)
     )
     return _finish(task, bounds, episodes, transitions), measured
+
+
+def _exploring(act: Act, noise: Array, keys: Array, time: Array) -> Act:
+    """Return `act` with noise on its actions, for the step at index `time`.
+
+    `noise` [n] and `keys` [n] are the standard deviations and random keys of the episodes.
+    """
+    step_keys = jax.vmap(lambda key: jax.random.fold_in(key, time))(keys)
+    return lambda observation: noisy(act(observation), noise, step_keys)
 
 
 def _start(task: Task, state: TaskState) -> _Episodes:
@@ -210,6 +229,7 @@ def problem(task: Task) -> Problem:
         observation_ranges=task.observation_ranges,
         outside=task.outside,
         qd_offset=task.qd_offset,
+        vectors=task.vectors,
     )
 
 

@@ -49,9 +49,9 @@ def scene_of(task: Task) -> Scene | None:
 
     It is the task's own scene or, without one, that of its body model.
     """
-    model, bodies = task.body_model, task.bodies
-    if task.scene is not None or model is None or bodies is None:
-        return task.scene
+    own, model, bodies = task.scene, task.body_model, task.bodies
+    if own is not None or model is None or bodies is None:
+        return own() if callable(own) else own
     return Scene(model.bodies, model.shapes, model.dt, lambda state: bodies(state)[:7].T)
 
 

@@ -22,6 +22,9 @@ STANDARD: dict[str, str] = {
     "humanoid_omni": (
         "brax:humanoid,descriptor=final_position,forward_reward=no,high=30/30,low=-30/-30"
     ),
+    "sphere": "vectors:sphere,dimensions=100",
+    "rastrigin": "vectors:rastrigin,dimensions=100",
+    "arm": "vectors:arm,dimensions=100",
 }
 """Names of tasks, keyed by the standard names that stand for them."""
 

@@ -14,6 +14,7 @@ import jax
 
 from elites.core.types import (
     Outside,
+    Vectors,
     check_bounds,
     check_lengthscale,
     check_offset,
@@ -70,8 +71,11 @@ class Task:
     """Body model to draw. It needs `bodies` too."""
     bodies: Callable[[TaskState], Array] | None = None
     """Function that returns the state [13, B] of the bodies of the body model."""
-    scene: Scene | None = None
-    """What to draw of a task without a body model, such as a robot of another simulator."""
+    scene: Scene | Callable[[], Scene | None] | None = None
+    """What to draw of a task without a body model, such as a robot of another simulator.
+
+    A function is called when the scene is needed. It returns the same scene every time.
+    """
     summary: str = ""
     observation_layout: tuple[tuple[str, int], ...] = ()
     """Parts of the observation, in order: what each part is, and how many numbers it has."""
@@ -93,13 +97,17 @@ class Task:
     """Unit of each descriptor axis, such as "m". An axis without a unit has an empty text."""
     outside: Outside | None = None
     """Runs the episodes outside of JAX. `reset` and `step` are not used then, and may raise."""
+    vectors: Vectors | None = None
+    """Plain vectors in place of policies, see `elites.tasks.vectors`."""
 
     def __post_init__(self):
         for field in ("observation_size", "action_size", "episode_length"):
-            value = getattr(self, field)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            value, least = getattr(self, field), 1
+            if field == "observation_size" and self.vectors is not None:
+                least = 0
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(
-                    f"task '{self.name}': {field} must be a whole number of at least 1, got "
+                    f"task '{self.name}': {field} must be a whole number of at least {least}, got "
                     f"{value!r}"
                 )
         for field in ("descriptor_low", "descriptor_high"):

@@ -5,12 +5,14 @@
     run.archive.nearest(descriptor)        # an elite to deploy
 
     loop.py        train() and build()
+    optimising.py  optimize(): functions of plain vectors
     seeds.py       an algorithm over a batch of seeds, and how its stages are compiled
     keys.py        random keys of seeds and iterations
     sizes.py       shapes of arrays and the memory that they need
     starting.py    start from the archive of another run
     outside.py     the stage of a task whose episodes run outside of JAX
     results.py     what training returns: archive, actor, metrics
+    elites.py      the archive as a sequence of elites
     ask_tell.py    searches whose policies are evaluated by another program or a robot
     episodes.py    recorded episodes as transitions to learn from
     searches.py    save and load such a search
@@ -27,6 +29,7 @@ from elites.training.display import notes_on_axes
 from elites.training.episodes import Episode
 from elites.training.keys import iteration_keys, reevaluation_keys, seed_keys
 from elites.training.loop import build, iterations_for, train, train_algorithm
+from elites.training.optimising import optimize
 from elites.training.results import Actor, Elite, Elites, Run, SeedResult, named
 from elites.training.seeds import Batched, devices_for
 from elites.training.sizes import size_in_bytes
@@ -52,6 +55,7 @@ __all__ = [
     "iterations_for",
     "named",
     "notes_on_axes",
+    "optimize",
     "reevaluation_keys",
     "seed_keys",
     "size_in_bytes",

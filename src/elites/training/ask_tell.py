@@ -15,6 +15,7 @@ policies, then the untrained actor at the descriptors that they reached.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic
@@ -25,14 +26,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.core.algorithm import Algorithm, Round, S
-from elites.core.evaluation import acting, actor_rows, take
+from elites.core.evaluation import acting, actor_rows, noisy, take
 from elites.core.hyperparameters import Hyperparameters, Value
 from elites.core.td3 import Losses
 from elites.core.types import Array, Evaluation, Problem, Request
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training import searches
-from elites.training.builders import Builder, build_algorithm, hyperparameters_of
+from elites.training.builders import Builder, build_algorithm, hyperparameters_of, preset_for
 from elites.training.episodes import Episode, numbers, transitions
 from elites.training.loop import checked_seeds, task_of
 from elites.training.results import Elites, named
@@ -94,7 +95,10 @@ class Asked:
     actor_targets: np.ndarray
     """[m, D] descriptors that the actor is asked for, in task units"""
     act: Callable[[ArrayLike], np.ndarray]
-    """Observations [n + m, O] -> actions [n + m, A], in the order of the rows."""
+    """Observations [n + m, O] -> actions [n + m, A], in the order of the rows.
+
+    In requests for exploration it adds noise, which is different in every call.
+    """
 
     def __len__(self) -> int:
         """Return the number of episodes that the request asks for."""
@@ -176,13 +180,14 @@ class AskTell(Generic[S]):
         """
         part = self._part(self._pending())
         n, m = self._rows()
+        calls = itertools.count()
 
         def act(observations: ArrayLike) -> np.ndarray:
             seen = numbers(observations, "observations")
             expected = (n + m, self.algorithm.problem.observation_size)
             if seen.shape != expected:
                 raise ValueError(f"observations must have shape {expected}, got {seen.shape}")
-            return np.asarray(self._act(part, seen))
+            return np.asarray(self._act(part, seen, next(calls)))
 
         targets = np.asarray(part.actor_targets)[:m]
         return Asked(self._at.told, np.asarray(part.policies), targets, act)
@@ -213,12 +218,15 @@ class AskTell(Generic[S]):
         targets = request.actor_targets if m else request.actor_targets[:0]
         return request._replace(policies=request.policies[:n], actor_targets=targets)
 
-    def _actions(self, request: Request, observations: Array) -> Array:
-        algorithm = self.algorithm
-        act = acting(
-            algorithm.problem, algorithm.policy, algorithm.main_td3, request, len(observations)
-        )
-        return act(observations)
+    def _actions(self, request: Request, observations: Array, call: Array) -> Array:
+        """Return the actions [rows, A] of a request's rows. `call` numbers the calls for noise."""
+        algorithm, rows = self.algorithm, len(observations)
+        act = acting(algorithm.problem, algorithm.policy, algorithm.main_td3, request, rows)
+        if request.action_noise is None:
+            return act(observations)
+        keys = jax.random.split(jax.random.fold_in(request.key, call), rows)
+        deviations = jnp.pad(request.action_noise, (0, rows - len(request.action_noise)))
+        return noisy(act(observations), deviations, keys)
 
     def _seen_state(self) -> S:
         """Return the state whose archive the initial request draws the actor's descriptors from.
@@ -425,7 +433,7 @@ def ask_tell(
     on = task.problem() if isinstance(task, ExternalTask) else problem(task)
     if not isinstance(algorithm, Algorithm):
         arguments = ("seed", "preset", "hp")
-        values = hyperparameters_of(preset or "paper", hp, hyperparameters, arguments)
+        values = hyperparameters_of(preset or preset_for(on), hp, hyperparameters, arguments)
         algorithm = build_algorithm(algorithm, on, values)
     elif hyperparameters or hp is not None or preset is not None:
         raise ValueError("an algorithm that is built already takes no hyperparameters")

@@ -13,6 +13,11 @@ from elites.core.types import Problem
 Builder = Callable[[Problem, Hyperparameters], Algorithm]  # an algorithm of your own
 
 
+def preset_for(problem: Problem) -> str:
+    """Return the name of the preset that a problem has by default."""
+    return "paper" if problem.vectors is None else "vectors"
+
+
 def hyperparameters_of(
     preset: str,
     hp: Hyperparameters | None,
@@ -40,6 +45,8 @@ def build_algorithm(algorithm: str | Builder, on: Problem, hp: Hyperparameters) 
     The function takes a problem and hyperparameters. A ValueError is raised if it does not return
     an `Algorithm`.
     """
+    if on.vectors is not None and hp.normalise_observations:
+        raise ValueError(f"task '{on.name}' has no observations: leave normalise_observations out")
     if not isinstance(algorithm, str):
         if not callable(algorithm):
             raise ValueError(

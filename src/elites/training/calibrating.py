@@ -126,6 +126,6 @@ def _scores(batched: Batched, archive: Archive, results: Results) -> Reevaluatio
     aimed = archive._replace(descriptors=archive.centroids)
     algorithm = batched.algorithm
     score = batched.over_seeds(
-        functools.partial(reevaluation.score, algorithm.problem, offset=algorithm.qd_offset)
+        functools.partial(reevaluation.score, algorithm.division, offset=algorithm.qd_offset)
     )
     return jax.tree.map(np.asarray, score(aimed, results, None))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from elites.core.types import Array
 
@@ -17,7 +18,12 @@ def seed_keys(seeds: Iterable[int]) -> Array:
 
 def iteration_keys(keys: Array, iteration: int) -> Array:
     """Return the random keys [seeds] of an iteration. `keys` [seeds] come from `seed_keys`."""
-    return jax.vmap(lambda key: jax.random.fold_in(key, iteration))(keys)
+    return _folded_in(keys, np.uint32(iteration))
+
+
+@jax.jit  # otherwise this would take longer than many an iteration on plain vectors
+def _folded_in(keys: Array, number: Array | np.uint32) -> Array:
+    return jax.vmap(jax.random.fold_in, (0, None))(keys, number)
 
 
 def reevaluation_keys(keys: Array) -> Array:

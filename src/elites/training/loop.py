@@ -21,11 +21,12 @@ import numpy as np
 from elites import presets, references, tasks
 from elites.core.algorithm import Algorithm, S
 from elites.core.hyperparameters import Hyperparameters, Value
+from elites.interop.tables import MetricsTable
 from elites.output import complain, warn
 from elites.tasks import checking
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
-from elites.training.builders import Builder, build_algorithm, hyperparameters_of
+from elites.training.builders import Builder, build_algorithm, hyperparameters_of, preset_for
 from elites.training.display import Display, can_overwrite, notes_on_axes
 from elites.training.keys import iteration_keys, seed_keys
 from elites.training.results import Run, Source, named
@@ -40,7 +41,7 @@ def build(
     task: str | Task | Callable[[], Task],
     algorithm: str | Builder = "dcg_me",
     *,
-    preset: str = "paper",
+    preset: str | None = None,
     hp: Hyperparameters | None = None,
     **hyperparameters: Value,
 ) -> Algorithm:
@@ -52,17 +53,20 @@ def build(
     name, FILE.py:FUNCTION, or a function of a problem and hyperparameters that returns an
     `Algorithm`.
 
-    The hyperparameters are those of the preset (paper, short, demo or smoke), or of the record
-    `hp` if it is given. Keyword arguments replace single ones.
+    The hyperparameters are those of the preset (paper, short, vectors, demo or smoke), or of the
+    record `hp` if it is given. The default is vectors for plain vectors, and paper for all other
+    tasks. Keyword arguments replace single ones.
     """
-    return _build(task_of(task), algorithm, hyperparameters_of(preset, hp, hyperparameters))
+    on = task_of(task)
+    preset = preset_for(problem(on)) if preset is None else preset
+    return _build(on, algorithm, hyperparameters_of(preset, hp, hyperparameters))
 
 
 def train(
     task: str | Task | Callable[[], Task],
     algorithm: str | Builder = "dcg_me",
     *,
-    preset: str = "paper",
+    preset: str | None = None,
     seeds: int | Sequence[int] = 1,
     evaluations: int | None = None,
     progress: bool | Callback | None = None,
@@ -88,7 +92,8 @@ def train(
 
     `start_from` is the directory of a run whose archive each seed starts from. Its policies must
     have the same layers, and its descriptor the same bounds. Bounds that were estimated for it are
-    used again. Its elites are evaluated again, which does not count towards the budget.
+    used again. Its elites are evaluated again, which does not count towards the budget. The archive
+    may also be a CSV file of pyribs or a folder of QDax, see `elites.interop`.
 
     Ctrl-C ends training after the current iteration and raises `elites.TrainingInterrupted`, a
     KeyboardInterrupt whose attribute `run` is the run so far. A second Ctrl-C raises at once.
@@ -97,7 +102,9 @@ def train(
     if isinstance(task, str):
         name: str = task if start_from is None else _runs().task_with_bounds(start_from, task)
         task = tasks.resolve(name, complain if progress is not False else None)
-    on, values = task_of(task), hyperparameters_of(preset, hp, hyperparameters, _ARGUMENTS)
+    on = task_of(task)
+    preset = preset_for(problem(on)) if preset is None else preset
+    values = hyperparameters_of(preset, hp, hyperparameters, _ARGUMENTS)
     checking.check_own(on)
     budget = presets.get(preset).evaluations if evaluations is None else evaluations
     where = str(Path(start_from).resolve()) if start_from is not None else ""
@@ -177,7 +184,9 @@ def _train(
         raise KeyboardInterrupt
     table = {name: np.stack([row[name] for row in history]) for name in history[0]}
     archives, actors = state.archive, algorithm.actor(state)
-    run = Run(algorithm, tuple(seeds), archives, actors, table, state, _kernels(), source)
+    metrics = MetricsTable(table, tuple(seeds))
+    names = tuple(axis.name for axis in source.task.descriptor_axes) if source.task else ()
+    run = Run(algorithm, tuple(seeds), archives, actors, metrics, state, _kernels(), source, names)
     if interrupts.received:
         raise TrainingInterrupted(run, len(history), total)
     return run

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, NamedTuple, overload
+from typing import Generic
 
 import jax
 import jax.numpy as jnp
@@ -14,153 +14,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.core import archive as archives
-from elites.core import counter, distances, networks, td3
+from elites.core import counter, td3
 from elites.core.algorithm import Algorithm, Metrics, S
 from elites.core.archive import Archive
 from elites.core.hyperparameters import Hyperparameters
-from elites.core.networks import MLP
 from elites.core.reevaluation import Reevaluation
 from elites.core.types import Array
+from elites.interop.tables import MetricsTable
 from elites.tasks.task import Task
 from elites.training import calibrating
 from elites.training.builders import Builder
 from elites.training.calibrating import Calibrated
+from elites.training.elites import Elite, Elites, checked_descriptor, checked_observation
 from elites.training.keys import reevaluation_keys, seed_keys
 from elites.training.seeds import Batched
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Elite:
-    """One policy of the archive. Call it with an observation [O] or observations [..., O]."""
-
-    policy: np.ndarray = dataclasses.field(repr=False)  # [P]
-    fitness: float
-    descriptor: np.ndarray  # [D] in task units
-    cell: int
-    origin: str
-    born: int
-    network: MLP = dataclasses.field(repr=False)
-
-    def __call__(self, observation: ArrayLike) -> Array:
-        """Return the actions [..., A] of the elite at observations [..., O]."""
-        seen = _checked_observation(self.network.sizes[0], observation)
-        layers = networks.unflatten(self.network, jnp.asarray(self.policy))
-        return networks.apply(self.network, layers, seen)
-
-
-class Cells(NamedTuple):
-    """An archive as NumPy arrays with one row per cell, including empty cells. See `Archive`."""
-
-    policies: np.ndarray  # [C, P]
-    fitness: np.ndarray  # [C], -inf where a cell is empty
-    descriptors: np.ndarray  # [C, D]
-    centroids: np.ndarray  # [C, D]
-    origin: np.ndarray  # [C]
-    born: np.ndarray  # [C]
-
-
-class Elites(Sequence[Elite]):
-    """The archive of one seed: a sequence of its elites, without the empty cells."""
-
-    def __init__(self, archive: Archive, algorithm: Algorithm):
-        self.arrays = Cells(*map(np.asarray, archive))
-        self.algorithm = algorithm
-        self.cells = np.flatnonzero(np.isfinite(self.arrays.fitness))
-
-    def __len__(self) -> int:
-        return len(self.cells)
-
-    @overload
-    def __getitem__(self, index: int) -> Elite: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Elite]: ...
-    def __getitem__(self, index: int | slice) -> Elite | list[Elite]:
-        if isinstance(index, slice):
-            return [self._elite(int(cell)) for cell in self.cells[index]]
-        return self._elite(int(self.cells[index]))
-
-    def _elite(self, cell: int) -> Elite:
-        return Elite(
-            policy=self.arrays.policies[cell],
-            fitness=float(self.arrays.fitness[cell]),
-            descriptor=self.arrays.descriptors[cell],
-            cell=cell,
-            origin=self.origin(cell),
-            born=int(self.arrays.born[cell]),
-            network=self.algorithm.policy,
-        )
-
-    def origin(self, cell: int) -> str:
-        """Return the origin of the elite in a cell: the name of a variation, or "initial".
-
-        Raises a ValueError if the algorithm has no such origin. An IndexError would silently end a
-        loop over the elites.
-        """
-        number, names = int(self.arrays.origin[cell]), self.algorithm.origins
-        if not 0 <= number < len(names):
-            raise ValueError(
-                f"the elite of cell {cell} has origin {number}, but {self.algorithm.name} knows "
-                f"only 0 to {len(names) - 1} ({', '.join(names)}): the archive was made by "
-                "another algorithm"
-            )
-        return names[number]
-
-    @property
-    def fitness(self) -> np.ndarray:
-        """Fitness [n] of the n elites, in the order of their cells."""
-        return self.arrays.fitness[self.cells]
-
-    @property
-    def descriptors(self) -> np.ndarray:
-        """Descriptors [n, D] that the n elites reached, in task units."""
-        return self.arrays.descriptors[self.cells]
-
-    @property
-    def policies(self) -> np.ndarray:
-        """Network parameters [n, P] of the n elites."""
-        return self.arrays.policies[self.cells]
-
-    @property
-    def coverage(self) -> float:
-        """Share of the archive's cells that hold an elite, from 0 to 1."""
-        return len(self.cells) / len(self.arrays.fitness)
-
-    @property
-    def qd_score(self) -> float:
-        """QD-score of the archive: the sum of the elites' fitness minus the offset.
-
-        The offset is 0 unless the task or a hyperparameter sets it, see `Algorithm.qd_offset`.
-        """
-        return float(archives.above(self.fitness, self.algorithm.qd_offset).sum())
-
-    def nearest(self, descriptor: ArrayLike) -> Elite:
-        """Return the elite whose descriptor is nearest to `descriptor` [D], given in task units.
-
-        Distances are relative to the extents of the descriptor axes, as those of the cells are.
-        Raises a ValueError if the archive is empty.
-        """
-        target = _checked_descriptor(self.algorithm, descriptor)
-        if target.ndim != 1 or not jnp.isfinite(target).all():
-            raise ValueError(f"nearest takes one descriptor of finite numbers, got {descriptor!r}")
-        self._refuse_empty()
-        weights = self.algorithm.problem.weights
-        found = distances.nearest_row(target[None], jnp.asarray(self.descriptors), weights)
-        return self[int(found[0])]
-
-    def best(self) -> Elite:
-        """Return the elite with the highest fitness.
-
-        Raises a ValueError if the archive is empty.
-        """
-        self._refuse_empty()
-        return self[int(np.argmax(self.fitness))]
-
-    def _refuse_empty(self) -> None:
-        if not len(self):
-            raise ValueError("the archive is empty")
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} elites in {len(self.arrays.fitness)} cells>"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -186,7 +53,7 @@ class Actor:
         """
         learner, problem = self.algorithm.main_td3, self.algorithm.problem
         assert learner is not None
-        observation = _checked_observation(problem.observation_size, observation)
+        observation = checked_observation(problem.observation_size, observation)
         if not self.conditioned:
             if descriptor is not None:
                 raise ValueError(
@@ -196,24 +63,9 @@ class Actor:
         else:
             if descriptor is None:
                 raise ValueError("the actor needs a descriptor, in task units")
-            target = problem.normalise(_checked_descriptor(self.algorithm, descriptor))
+            target = problem.normalise(checked_descriptor(self.algorithm, descriptor))
             target = jnp.broadcast_to(target, (*observation.shape[:-1], target.shape[-1]))
         return td3.act(learner, jnp.asarray(self.parameters), observation, target)
-
-
-def _checked_observation(size: int, observation: ArrayLike) -> Array:
-    checked = jnp.asarray(observation, jnp.float32)
-    if checked.shape[-1:] != (size,):
-        raise ValueError(f"observation must have {size} entries, got shape {checked.shape}")
-    return checked
-
-
-def _checked_descriptor(algorithm: Algorithm, descriptor: ArrayLike) -> Array:
-    checked = jnp.asarray(descriptor, jnp.float32)
-    size = algorithm.problem.descriptor_size
-    if checked.shape[-1:] != (size,):
-        raise ValueError(f"a descriptor has {size} entries, got shape {tuple(checked.shape)}")
-    return checked
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -233,7 +85,7 @@ class SeedResult:
 
     archive: Elites
     actor: Actor | None
-    metrics: dict[str, np.ndarray]  # name -> [iterations]
+    metrics: MetricsTable  # name -> [iterations]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,14 +119,16 @@ class Run(Generic[S]):
     """Archives of all seeds: every array has the seeds as first axis."""
     actors: Array | None = dataclasses.field(repr=False)
     """Parameters [seeds, P] of the main learner's actors, or None if there is no learner."""
-    metrics: dict[str, np.ndarray] = dataclasses.field(repr=False)
-    """name -> [iterations, seeds]"""
+    metrics: MetricsTable = dataclasses.field(repr=False)
+    """name -> [iterations, seeds]. `run.metrics.to_pandas()` returns them as a data frame."""
     state: S | None = dataclasses.field(default=None, repr=False)
     """Final state, with the seeds as first axis. None for a run loaded without its state."""
     kernels: Path | None = dataclasses.field(default=None, repr=False)
     """Directory with the compiler's choices on a GPU, see `Batched`."""
     source: Source | None = dataclasses.field(default=None, repr=False)
     """Settings that the run was trained with. None for a run that was loaded."""
+    descriptor_names: tuple[str, ...] = dataclasses.field(default=(), repr=False)
+    """Names of the descriptor axes. Empty if they are not known."""
 
     @functools.cached_property
     def best(self) -> int:
@@ -307,9 +161,9 @@ class Run(Generic[S]):
         archive = jax.tree.map(lambda a: a[index], self.archives)
         actors = self.actors
         return SeedResult(
-            archive=Elites(archive, self.algorithm),
+            archive=Elites(archive, self.algorithm, self.descriptor_names),
             actor=None if actors is None else Actor(np.asarray(actors[index]), self.algorithm),
-            metrics={name: values[:, index] for name, values in self.metrics.items()},
+            metrics=MetricsTable({name: row[:, index] for name, row in self.metrics.items()}),
         )
 
     def __str__(self) -> str:

@@ -33,6 +33,10 @@ T = TypeVar("T")
 CompilerOptions = dict[str, bool | int | float | str]
 
 
+SEEDS = "seeds"
+"""Name of the batch axis of all seeds, by which a stage can decide for all of them together."""
+
+
 class Stage(NamedTuple):
     """Compilation options of one stage of an algorithm, such as `train` or `evaluate`."""
 
@@ -98,7 +102,7 @@ class Batched(Generic[S]):
             functools.partial(reevaluation.request_actor, algorithm)
         )
         self._score = self.over_seeds(
-            functools.partial(reevaluation.score, algorithm.problem, offset=algorithm.qd_offset)
+            functools.partial(reevaluation.score, algorithm.division, offset=algorithm.qd_offset)
         )
         self._average = self.over_seeds(
             functools.partial(
@@ -128,7 +132,7 @@ class Batched(Generic[S]):
         All arguments and results of the returned function have the seeds as first axis. `donate`
         and `concurrent` are explained in `Stage`.
         """
-        mapped = jax.vmap(function)
+        mapped = jax.vmap(function, axis_name=SEEDS)
         if self._devices > 1:
             mesh = Mesh(np.array(jax.local_devices()), ("seed",))
             spec = PartitionSpec("seed")

@@ -17,7 +17,8 @@ import numpy as np
 from elites.core import archive as archives
 from elites.core import averaging
 from elites.core.archive import Archive
-from elites.core.types import Array, Problem, Results
+from elites.core.cells import Cells
+from elites.core.types import Array, Results
 from elites.training.keys import iteration_keys
 from elites.training.seeds import Batched
 
@@ -39,7 +40,7 @@ def archive_of(batched: Batched, given: Given, keys: Array) -> Archive:
     centroids = algorithm.centroids()
     centroids = jnp.broadcast_to(centroids, (seeds, *centroids.shape))
     archive = jax.vmap(lambda c: archives.empty(c, algorithm.policy.size))(centroids)
-    add = batched.over_seeds(functools.partial(_add, algorithm.problem), donate=True)
+    add = batched.over_seeds(functools.partial(_add, algorithm.division), donate=True)
     actor = algorithm.actor(batched.shapes(keys))
     actors = None if actor is None else jnp.zeros(actor.shape, actor.dtype)
     keys = iteration_keys(keys, _KEYS)
@@ -72,7 +73,7 @@ def _evaluated(batched: Batched, policies: Array, actors: Array | None, keys: Ar
 
 
 def _add(
-    problem: Problem,
+    cells: Cells,
     archive: Archive,
     policies: Array,
     results: Results,
@@ -82,5 +83,5 @@ def _add(
     """Return the archive of one seed after adding evaluated policies, as elites of iteration 0."""
     return archives.add(
         archive, policies, results.fitness, results.descriptors, results.valid & known, origins,
-        iteration=jnp.int32(0), weights=problem.weights,
+        iteration=jnp.int32(0), cells=cells,
     ).archive  # fmt: skip

@@ -21,7 +21,7 @@ from elites.runs import directory as directories
 from elites.runs import environment, evaluation, gaps, logs, snapshots
 from elites.runs.checkpoint import WEIGHTS
 from elites.runs.directory import CONFIG, ENVIRONMENT, FACTS, METRICS, RunDirectory, RunError
-from elites.runs.voronoi import polygons
+from elites.runs.voronoi import grid_places, polygons
 from elites.tasks.axes import axes_of_facts
 from elites.words import plain
 
@@ -136,11 +136,12 @@ def _evaluations(run: RunDirectory) -> dict[int, Path]:
 
 
 def cells(run: RunDirectory) -> dict[str, Any]:
-    """Return the cells of a run's archive: centroids [cells][D], corners and `fitness_range`.
+    """Return the cells of a run's archive: centroids [cells][D], corners, grid and `fitness_range`.
 
-    Corners are None unless descriptors have two dimensions. `fitness_range` is the smallest and the
-    largest fitness in the newest snapshot. The page uses it as the colour scale of all iterations,
-    because fitness grows during training.
+    If descriptors have two dimensions, either `corners` has the corners of the Voronoi cells, or
+    `grid` the number of columns and rows of a grid. Otherwise both are None. `fitness_range` is the
+    smallest and the largest fitness in the newest snapshot. The page uses it as the colour scale of
+    all iterations, because fitness grows during training.
     """
     snapshot_iterations = iterations(run)
     if not snapshot_iterations:
@@ -148,13 +149,16 @@ def cells(run: RunDirectory) -> dict[str, Any]:
     snapshot, facts = _snapshot(run, snapshot_iterations[-1]), _facts(run)
     centroids, fitness = snapshot["centroids"], snapshot["fitness"]
     low, high = tuple(facts["descriptor_low"]), tuple(facts["descriptor_high"])
-    corners = None
+    corners = places = None
     if len(low) == 2:
+        places = grid_places(centroids, low, high)
+    if len(low) == 2 and places is None:
         corners = _corners(centroids.tobytes(), centroids.shape, centroids.dtype.str, low, high)
     known = fitness[np.isfinite(fitness)]
     return {
         "centroids": to_lists(centroids),
         "corners": corners,
+        "grid": None if places is None else to_lists(places.max(0) + 1),
         "fitness_range": to_lists(np.array([known.min(), known.max()])) if len(known) else None,
     }
 

@@ -83,14 +83,14 @@ def _recording(task: Task, requested: np.ndarray, evaluation, measured, row: int
 def _outside(runner: Outside, network: MLP, policies: np.ndarray) -> tuple[Evaluation, Any]:
     """Roll out policies [n, P] of a task outside of JAX. Both results are those of `_compiled`.
 
-    There are no poses. The descriptor after the last step is that of the episode.
+    The descriptor after the last step is that of the episode.
     """
     seeds = np.zeros(len(policies), np.uint32)
-    found = runner.run([(network, row) for row in policies], seeds, record=True)
+    found, poses = runner.record([(network, row) for row in policies], seeds)
     path = np.concatenate([found.transitions.state_descriptor, found.descriptors[None]])
     for row, steps in enumerate(found.steps):
         path[steps:, row] = found.descriptors[row]
-    return found._replace(transitions=None), (None, path)
+    return found._replace(transitions=None), (poses, path)
 
 
 @functools.lru_cache(maxsize=8)

@@ -6,6 +6,7 @@
     episode.py       one episode of one policy, in NumPy
     environment.py   make an environment, check it, and map actions to its box
     descriptors.py   behaviour descriptors of an environment's states
+    robots.py        the MuJoCo robot of an environment, for drawing
     block.py         the memory that a worker shares with its parent
 
 A worker imports NumPy and Gymnasium, but never JAX. A row is one episode, and each worker has at

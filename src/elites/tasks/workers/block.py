@@ -1,6 +1,6 @@
 """Memory that a worker shares with its parent: a policy's parameters, and the steps of an episode.
 
-The parent writes the parameters before it sends an order. The worker writes the steps before it
+The parent writes the parameters before it sends an order. The worker writes the rest before it
 answers. A block is anonymous memory, so the system frees it with its last user.
 """
 
@@ -26,12 +26,15 @@ class Sizes(NamedTuple):
     observation: int
     action: int
     descriptor: int
+    bodies: int = 0
+    """Bodies of the robot whose poses are recorded, B. 0 unless it will be drawn."""
+    model: int = 0
+    """Bytes of the robot's MuJoCo model. 0 unless a scene is made of it."""
 
 
-class Block(NamedTuple):
-    """Arrays of a block. The steps of an episode are those of `Transitions`, without the mask."""
+class Steps(NamedTuple):
+    """Steps of an episode: the fields of `Transitions`, without the mask."""
 
-    parameters: np.ndarray  # [parameters]
     observation: np.ndarray  # [T, O]
     action: np.ndarray  # [T, A]
     reward: np.ndarray  # [T]
@@ -39,6 +42,15 @@ class Block(NamedTuple):
     done: np.ndarray  # [T] bool
     truncation: np.ndarray  # [T] bool
     state_descriptor: np.ndarray  # [T, D]
+
+
+class Block(NamedTuple):
+    """Arrays of a block."""
+
+    parameters: np.ndarray  # [parameters]
+    steps: Steps
+    poses: np.ndarray  # [T + 1, B, 7] of the robot's bodies at the start and after every step
+    model: np.ndarray  # [model] uint8
 
 
 def create(sizes: Sizes) -> int:
@@ -60,7 +72,8 @@ def attach(handle: int, sizes: Sizes) -> Block:
         count = int(np.prod(shape))
         arrays.append(np.frombuffer(memory, dtype, count, start).reshape(shape))
         start += _aligned(count * np.dtype(dtype).itemsize)
-    return Block(*arrays)
+    parameters, *steps, poses, model = arrays
+    return Block(parameters, Steps(*steps), poses, model)
 
 
 def _layout(sizes: Sizes) -> list[tuple[tuple[int, ...], str]]:
@@ -75,6 +88,8 @@ def _layout(sizes: Sizes) -> list[tuple[tuple[int, ...], str]]:
         ((steps,), flag),
         ((steps,), flag),
         ((steps, sizes.descriptor), number),
+        ((steps + 1, sizes.bodies, 7), number),
+        ((sizes.model,), "uint8"),
     ]
 
 

@@ -41,6 +41,7 @@ class Connection:
         self.late = False
         """Whether the worker was killed because its episode took too long."""
         self.block: Block | None = None
+        self._sizes: Sizes | None = None  # those of the block
         self._ordered = 0.0  # when the last episode was
         self._printed, self._received = b"", b""
         self.socket, theirs = socket.socketpair()
@@ -68,14 +69,16 @@ class Connection:
             os.set_blocking(channel, False)
 
     def attach(self, sizes: Sizes) -> Block:
-        """Return the memory that is shared with the worker, for networks of at least these sizes.
+        """Return the memory that is shared with the worker, with arrays of these sizes.
 
-        The sizes other than the number of parameters are always the same.
+        The parameters may have more room than asked for.
         """
-        if self.block is None or len(self.block.parameters) < sizes.parameters:
+        have = self._sizes
+        fits = have is not None and have[1:] == sizes[1:] and have.parameters >= sizes.parameters
+        if self.block is None or not fits:
             handle = blocks.create(sizes)
             try:
-                self.block = blocks.attach(handle, sizes)
+                self.block, self._sizes = blocks.attach(handle, sizes), sizes
                 self._send({"block": sizes}, [handle])
             finally:
                 os.close(handle)

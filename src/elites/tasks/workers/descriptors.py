@@ -9,6 +9,7 @@ the state.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,7 +91,7 @@ def _own(choice: Choice, function: Callable[..., Any], env: Any) -> Descriptor:
     if len(shape) != 1 or not shape[0]:
         raise ValueError(f"the descriptor {name} must return a vector, got the shape {shape}")
     unknown = (None,) * shape[0]
-    text = f"{references.short_name(name)} of {name.rpartition(':')[0]}"
+    text = f"{references.short_name(name)} of {Path(name.rpartition(':')[0]).name}"
     return Descriptor(value, choice.over, unknown, unknown, text=text)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elites import references
-from elites.tasks.workers import descriptors
+from elites.tasks.workers import descriptors, robots
 from elites.tasks.workers.descriptors import Choice
 
 
@@ -54,14 +54,19 @@ class Environment:
         self._seen, _ = self.made.reset(seed=0)
         own = _own(spec, spec.choice.descriptor)
         self._descriptor = descriptors.make(spec.choice, own, self.made)
+        self.robot = robots.find(self.made)
 
     def facts(self) -> dict[str, Any]:
-        """Return the sizes of the environment and what is known of its descriptor, by name."""
+        """Return the sizes of the environment, and what is known of descriptor and robot, by name.
+
+        The robot is None if there is nothing to draw.
+        """
         return {
             "observation_size": self.observation_size,
             "action_size": len(self._centre),
             "episode_length": self.episode_length,
             "descriptor": self._descriptor.facts(),
+            "robot": self.robot.facts() if self.robot else None,
         }
 
     @property

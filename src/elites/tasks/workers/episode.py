@@ -14,7 +14,7 @@ import numpy as np
 
 from elites.core import numpy_networks
 from elites.core.hyperparameters import Activation
-from elites.tasks.workers.block import Block
+from elites.tasks.workers.block import Block, Steps
 from elites.tasks.workers.environment import Environment
 
 
@@ -44,6 +44,20 @@ def policy(network: Network, parameters: np.ndarray) -> Callable[[np.ndarray], n
     return lambda observation: numpy_networks.forward(layers, observation, network.activation)
 
 
+def noisy(
+    act: Callable[[np.ndarray], np.ndarray], deviation: float, seed: int
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return `act` with Gaussian noise on its actions, which stay within [-1, 1]."""
+    generator = np.random.default_rng(seed)
+
+    def acting(observation: np.ndarray) -> np.ndarray:
+        action = act(observation)
+        noise = deviation * generator.standard_normal(action.shape)
+        return np.clip(action + noise, -1.0, 1.0).astype(action.dtype)
+
+    return acting
+
+
 def run(
     environment: Environment,
     act: Callable[[np.ndarray], np.ndarray],
@@ -51,8 +65,13 @@ def run(
     length: int,
     block: Block | None,
 ) -> Outcome:
-    """Run one episode of at most `length` steps. Its steps are written to `block`, unless None."""
+    """Run one episode of at most `length` steps. Its steps are written to `block`, unless None.
+
+    If the block has room for them, the robot's model and its poses are written too.
+    """
     observation = environment.reset(seed)
+    if block is not None:
+        _draw(block, environment, 0)
     place = environment.descriptor()
     total, mean, step = 0.0, np.zeros(len(place)), 0
     valid = _finite(observation, place)
@@ -65,7 +84,8 @@ def run(
             break
         cut = not done and (cut or step == length - 1)
         if block is not None:
-            _write(block, step, observation, action, reward, following, done, cut, place)
+            _write(block.steps, step, observation, action, reward, following, done, cut, place)
+            _draw(block, environment, step + 1)
         total, mean, step = total + reward, mean + next_place, step + 1
         observation, place = following, next_place
         if done or cut:
@@ -80,7 +100,19 @@ def _finite(*values: Any) -> bool:
         return all(np.isfinite(np.asarray(value, np.float32)).all() for value in values)
 
 
-def _write(block: Block, step: int, *values: Any) -> None:
-    """Write the values of one step in the order of the fields of `Block`."""
-    for array, value in zip(block[1:], values, strict=True):
+def _write(steps: Steps, step: int, *values: Any) -> None:
+    """Write the values of one step in the order of the fields of `Steps`."""
+    for array, value in zip(steps, values, strict=True):
         array[step] = value
+
+
+def _draw(block: Block, environment: Environment, frame: int) -> None:
+    """Write the poses of the robot in a frame and, in the first one, its model.
+
+    Whatever the block has no room for is left out.
+    """
+    robot = environment.robot
+    if robot is not None and block.poses.size:
+        block.poses[frame] = robot.poses()
+    if robot is not None and block.model.size and frame == 0:
+        robot.save(block.model)

@@ -44,6 +44,7 @@ class Row(NamedTuple):
     network: Network
     parameters: np.ndarray  # [P]
     seed: int
+    noise: tuple[float, int] | None = None  # standard deviation and seed of noise on actions
 
 
 class Plan(NamedTuple):
@@ -235,6 +236,7 @@ def _order(worker: Connection, position: int, row: Row, plan: Plan) -> bool:
         position,
         network=row.network._asdict(),
         seed=row.seed,
+        noise=row.noise,
         length=plan.length,
         record=plan.record,
     )

@@ -62,6 +62,8 @@ def _serve(orders: socket.socket, environment: Environment, answer: Any) -> None
             continue
         assert memory is not None
         act = episode.policy(episode.Network(**order["network"]), memory.parameters)
+        if order["noise"] is not None:
+            act = episode.noisy(act, *order["noise"])
         try:
             outcome = episode.run(
                 environment,

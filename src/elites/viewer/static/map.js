@@ -14,7 +14,7 @@ export function createMap(canvas, tooltipElement, { onPick, onSelect, describe }
   const map = {
     canvas,
     run: null, // bounds and names of the axes
-    cells: null, // centroids and corners
+    cells: null, // centroids, and corners or the size of a grid
     archive: null, // columns with a value for each cell
     shade: null, // { kind: "number" | "name", values, low, high }
     outlines: [], // Path2D of each cell in the unit square

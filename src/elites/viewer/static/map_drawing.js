@@ -1,4 +1,4 @@
-// Draw the map: Voronoi cells in two dimensions, bars in one, points in two axes of more.
+// Draw the map: Voronoi cells or a grid in two dimensions, bars in one, points in two axes of more.
 
 import { prepareCanvas } from "./canvas.js";
 import { namedColour, themeColour, viridis } from "./colours.js";
@@ -34,6 +34,7 @@ export function drawMap(map) {
  */
 export function cellOutlines(map) {
   if (descriptorSize(map) !== 2) return [];
+  if (map.cells.grid) return map.cells.centroids.map((centroid) => rectangle(map, centroid));
   return map.cells.corners.map((corners) => {
     const path = new Path2D();
     for (let i = 0; i < corners.length; i += 2) {
@@ -42,6 +43,14 @@ export function cellOutlines(map) {
     path.closePath();
     return path;
   });
+}
+
+/** Return the outline of the cell of a grid with this centroid, as a Path2D in the unit square. */
+function rectangle(map, centroid) {
+  const [width, height] = map.cells.grid.map((parts) => 1 / parts);
+  const path = new Path2D();
+  path.rect(toUnit(map, centroid[0], 0) - width / 2, toUnit(map, centroid[1], 1) - height / 2, width, height);
+  return path;
 }
 
 /** Return the CSS colour of a cell of the map, or null if the cell has no value. */
@@ -58,7 +67,8 @@ function drawCells(map, context, f) {
   const scale = [view.zoom * f.width, view.zoom * f.height];
   context.save();
   context.transform(scale[0], 0, 0, -scale[1], f.left - view.x * scale[0], f.top + f.height + view.y * scale[1]);
-  context.lineWidth = 0.6 / Math.max(...scale);
+  // Borders of many small cells would cover them.
+  context.lineWidth = Math.min(0.6, (20 * view.zoom) / Math.sqrt(outlines.length)) / Math.max(...scale);
   context.strokeStyle = background;
   for (let cell = 0; cell < outlines.length; cell++) {
     const colour = isFilled(map, cell) ? cellColour(map, cell) : null;
