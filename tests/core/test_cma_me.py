@@ -20,7 +20,6 @@ RECORDED = Path(__file__).parents[1] / "data" / "pyribs_curves.csv"
 HP = {"grid": (100, 100), "batch_size": 540, "cma_emitters": 15, "cma_rank_one": "pyribs"}
 SEEDS = 3
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
 TASK = "vectors:sphere,dimensions=10"
 SMALL = {"grid": (20, 20), "batch_size": 30, "cma_emitters": 3}
 

@@ -17,8 +17,6 @@ from elites.core.types import Results
 from small import SMALL
 from specs import spec_of
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 INF = np.inf
 
 

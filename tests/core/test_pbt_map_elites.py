@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import elites
-import quick
 from elites import training
 from elites.core import networks, pbt_map_elites, population, td3
 from elites.core import replay as replays
@@ -24,8 +23,6 @@ from elites.core.population import Agents, Counts, Traits
 from elites.core.types import Evaluation, Transitions
 from elites.tasks.rollout import problem
 from small import SMALL
-
-pytestmark = pytest.mark.usefixtures("quick_compiler")
 
 INF = np.inf
 SIZES = {**SMALL, "pbt_population": 10, "pbt_offspring": 3, "pbt_best": 0.2, "pbt_steps": 4}
@@ -88,11 +85,10 @@ def exploited():
     """Return populations and replay buffers after exploiting with each of 20 keys."""
     full = np.arange(spec().hp.cells) % 3 == 0
     exploit = functools.partial(pbt_map_elites.exploit, spec())
-    with quick.compiling():
-        run = jax.jit(jax.vmap(exploit, in_axes=(None, 0)))
-        keys = jax.random.split(jax.random.key(1), 20)
-        found = run(recognisable(FITNESS, full), keys)
-        nowhere = run(recognisable(FITNESS, np.zeros_like(full)), keys)
+    run = jax.jit(jax.vmap(exploit, in_axes=(None, 0)))
+    keys = jax.random.split(jax.random.key(1), 20)
+    found = run(recognisable(FITNESS, full), keys)
+    nowhere = run(recognisable(FITNESS, np.zeros_like(full)), keys)
     return jax.tree.map(np.asarray, (*found, nowhere[0]))
 
 
@@ -157,9 +153,8 @@ def learning():
     rows[..., -2:] = 0  # neither done nor truncated
     replay = replays.Replay(jnp.asarray(rows, jnp.float32), jnp.zeros(3, int), jnp.full(3, 50))
     keys = jax.random.split(jax.random.key(2), 3)
-    with quick.compiling():
-        train = jax.jit(jax.vmap(functools.partial(population.train, learner, layout, None)))
-        after, losses = train(agents, replay, keys)
+    train = jax.jit(jax.vmap(functools.partial(population.train, learner, layout, None)))
+    after, losses = train(agents, replay, keys)
     return agents, replay, keys, after, losses
 
 
@@ -257,17 +252,16 @@ def trained():
 
     The sizes are those of tests/core/test_algorithms.py: nothing is compiled twice.
     """
-    with quick.compiling():
-        batched = training.Batched(elites.build("point_omni", "pbt_me", **SMALL), 2)
-        keys = training.seed_keys((3, 4))
-        state = batched.start(training.iteration_keys(keys, 0))
-        states = [jax.tree.map(np.array, state)]
-        for i in (1, 2, 3):
-            state, _ = batched.step(state, training.iteration_keys(keys, i))
-            states.append(jax.tree.map(np.array, state))
-        request = batched.compiled.rounds[0].ask(state, training.iteration_keys(keys, 4))
-        request = request._replace(action_noise=jnp.full((2, 10), 0.3))
-        evaluation = batched.compiled.evaluate(request)
+    batched = training.Batched(elites.build("point_omni", "pbt_me", **SMALL), 2)
+    keys = training.seed_keys((3, 4))
+    state = batched.start(training.iteration_keys(keys, 0))
+    states = [jax.tree.map(np.array, state)]
+    for i in (1, 2, 3):
+        state, _ = batched.step(state, training.iteration_keys(keys, i))
+        states.append(jax.tree.map(np.array, state))
+    request = batched.compiled.rounds[0].ask(state, training.iteration_keys(keys, 4))
+    request = request._replace(action_noise=jnp.full((2, 10), 0.3))
+    evaluation = batched.compiled.evaluate(request)
     return batched, states, request, jax.tree.map(np.asarray, evaluation)
 
 
