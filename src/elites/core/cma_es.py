@@ -214,17 +214,21 @@ def update(cma: CMA, gaussians: Gaussians, ranked: Array, parents: Array) -> Gau
 def _covariance(
     cma: CMA, before: Array, rates: Rates, decay: Array, path: Array, weights: Array, steps: Array
 ) -> Array:
-    """Return the covariances after the rank-one and the rank-mu update."""
+    """Return the covariances after the rank-one and the rank-mu update.
+
+    Both are one weighted sum over the steps and the path. A product of all parts is faster than the
+    parts one after another.
+    """
     one = rates.one**2 if cma.rank_one == "pyribs" else rates.one  # pyribs applies c1 twice
+    rows = jnp.concatenate([steps, path[:, None]], axis=1)
+    scales = jnp.concatenate([rates.mu[:, None] * weights, one[:, None]], axis=1)
+    # Otherwise the compiler would compute them again for every entry of a covariance.
+    decay, scales = jax.lax.optimization_barrier((decay, scales))
     if cma.form == "separable":
-        spread = jnp.einsum("ek,eki->ei", weights, steps**2, precision="highest")
-        rank_one, shape = path**2, (-1, 1)
-    else:
-        weighted = weights[..., None] * steps
-        spread = jnp.einsum("eki,ekj->eij", weighted, steps, precision="highest")
-        rank_one, shape = path[:, :, None] * path[:, None, :], (-1, 1, 1)
-    decay, one, mu = (rate.reshape(shape) for rate in (decay, one, rates.mu))
-    return decay * before + one * rank_one + mu * spread
+        added = jnp.einsum("ek,eki->ei", scales, rows**2, precision="highest")
+        return decay[:, None] * before + added
+    added = jnp.einsum("eki,ekj->eij", scales[..., None] * rows, rows, precision="highest")
+    return decay[:, None, None] * before + added
 
 
 def whitened(cma: CMA, gaussians: Gaussians, steps: Array) -> Array:
