@@ -158,7 +158,15 @@ def test_policy_gradients_do_not_depend_on_the_units_of_observations():
 # ---------------------------------------------------------------------------------- whole runs
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name.startswith("cma_")])
+def test_cma_es_refuses_normalisation(name):
+    exact = name in ("cma_mega", "cma_maega")  # which need plain vectors, without observations
+    task, message = ("sphere", "no observations") if exact else ("point_omni", "normalise_obs")
+    with pytest.raises(ValueError, match=message):
+        training.build(task, name, normalise_observations=True)
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if not name.startswith("cma_")])
 def test_every_algorithm_can_be_traced_with_normalisation(name):
     """One iteration keeps the shapes of the state, so that training can go on from it."""
     options = {**SMALL, "normalise_observations": True, "activation": "elu"}
