@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import elites
 from elites.core import archive as archives
 from elites.core.cells import MOST_VORONOI, Cells, read_centroids
 from elites.core.hyperparameters import Hyperparameters
@@ -59,8 +60,10 @@ def test_an_archive_with_many_cells_draws_uniformly():
 def test_a_grid_takes_the_place_of_cells():
     hp = Hyperparameters(grid=(10, 20))
     assert hp.cell_count == 200
-    with pytest.raises(ValueError, match=r"a grid of \(10, 20\) has 200 cells, but cells is 64"):
-        Hyperparameters(grid=(10, 20), cells=64)
+    assert Hyperparameters(grid=(10, 20), cells=64).cell_count == 200
+    assert elites.build("point_omni", "me", preset="smoke", grid=(6, 5)).cells == 30
+    assert elites.build("sphere", "me").cells == 10_000
+    assert elites.build("sphere", "me", cells=64).division.grid == ()  # not the preset's
 
 
 @pytest.mark.parametrize(

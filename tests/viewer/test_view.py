@@ -528,7 +528,8 @@ def test_the_cells_of_a_grid_are_rectangles(tmp_path):
             page.mouse.move(*places[1])
             assert page.locator("#tooltip").inner_text().startswith(f"cell {cell}")
         assert len(colours) == 3
-        assert errors(complaints) == []
+        # The browser has a hint about the pixels that the test itself reads.
+        assert [text for text in errors(complaints) if "getImageData" not in text] == []
 
 
 def test_an_algorithm_without_a_distilled_policy_says_so(tmp_path):

@@ -45,6 +45,10 @@ class Train:
         if self.descriptor:
             named = tasks.with_option(config.task, "descriptor", self.descriptor)
             config = dataclasses.replace(config, task=named)
+        base = presets.get(self.preset).hp
+        if base.grid and config.hp.grid == base.grid and config.hp.cells != base.cells:
+            # Whoever asks for cells does not want the preset's grid.
+            config = dataclasses.replace(config, hp=dataclasses.replace(config.hp, grid=()))
         config.check()
         trust.record(config.task, config.algorithm)  # the user has named their files
         return _train(config, self.output, self.resume, self.accept_changed_task)

@@ -230,11 +230,6 @@ class Hyperparameters:
             _check_field(field.name, getattr(self, field.name))
         if self.grid and self.centroids_file:
             raise ValueError("grid and centroids_file exclude each other: give one of them")
-        if self.grid and self.cells not in (Hyperparameters.cells, math.prod(self.grid)):
-            raise ValueError(
-                f"a grid of {self.grid} has {math.prod(self.grid)} cells, but cells is "
-                f"{self.cells}: leave one of them out, or give an empty grid for Voronoi cells"
-            )
         if self.centroids_file:  # so that a run can be continued from another directory
             path = str(Path(self.centroids_file).resolve())
             object.__setattr__(self, "centroids_file", path)
