@@ -73,25 +73,37 @@ def main() -> None:
         print(json.dumps(compared(cells, batch, turns, each)), flush=True)
 
 
-def compared(cells: int, batch: int, turns: int, each: int) -> dict[str, Any]:
-    """Return the median time of an iteration of each side, and the ratios."""
+def made(cells: int, batch: int, each: int) -> dict[str, Side]:
+    """Return the four sides, compiled. Prints how long each took, because that can be long."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "centroids.npy"
         np.save(file, np.asarray(centroids_of(cells)))
-        sides = {
-            "elites": of_elites(batch, each, cells=cells, grid=(), centroids_file=str(file)),
-            "elites_grid": of_elites(batch, each, grid=GRIDS[cells]),
-            "qdax_scan": of_qdax(cells, batch, each, scan=True),
-            "qdax_update": of_qdax(cells, batch, each, scan=False),
+        own = {"cells": cells, "grid": (), "centroids_file": str(file)}
+        makers: dict[str, Callable[[], Side]] = {
+            "elites": lambda: of_elites(batch, each, **own),
+            "elites_grid": lambda: of_elites(batch, each, grid=GRIDS[cells]),
+            "qdax_scan": lambda: of_qdax(cells, batch, each, scan=True),
+            "qdax_update": lambda: of_qdax(cells, batch, each, scan=False),
         }
-        times: dict[str, list[float]] = {name: [] for name in sides}
-        for side in sides.values():
-            side.advance()  # compiles
-        for _ in range(turns):
-            for name, side in sides.items():
-                begun = time.perf_counter()
-                side.advance()
-                times[name].append(1000 * (time.perf_counter() - begun) / each)
+        sides: dict[str, Side] = {}
+        for name, make in makers.items():
+            begun = time.perf_counter()
+            sides[name] = make()
+            sides[name].advance()
+            seconds = time.perf_counter() - begun
+            print(json.dumps({"compiled": name, "seconds": round(seconds, 1)}), flush=True)
+    return sides
+
+
+def compared(cells: int, batch: int, turns: int, each: int) -> dict[str, Any]:
+    """Return the median time of an iteration of each side, and the ratios."""
+    sides = made(cells, batch, each)
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(turns):
+        for name, side in sides.items():
+            begun = time.perf_counter()
+            side.advance()
+            times[name].append(1000 * (time.perf_counter() - begun) / each)
     medians = {name: statistics.median(some) for name, some in times.items()}
     theirs = min(medians["qdax_scan"], medians["qdax_update"])
     return {

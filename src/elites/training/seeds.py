@@ -25,6 +25,7 @@ from elites.core.evaluation import rows_outside
 from elites.core.reevaluation import Reevaluation
 from elites.core.types import Array, Evaluation, Request, Results
 from elites.training.keys import iteration_keys
+from elites.training.memory import keep_freed_memory
 from elites.training.outside import EvaluateOutside
 from elites.training.sizes import compiled_size, shapes_of, size_in_bytes
 from elites.training.stages import (
@@ -80,6 +81,7 @@ class Batched(Generic[S]):
         )
         self._whole: Callable[[S, Array], tuple[S, Metrics]] | None = None
         if is_one_program(algorithm):
+            keep_freed_memory()
             self._whole = self._stage("step", separated(algorithm).step)
         self._request_elites = self.over_seeds(
             functools.partial(reevaluation.request_elites, algorithm)
