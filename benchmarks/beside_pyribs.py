@@ -35,7 +35,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 import elites
 from beside_pyribs_parts import BATCH, GRID, advance, scheduler
@@ -130,13 +129,13 @@ def curves_of_elites(algorithm: str, problem: str, given: argparse.Namespace) ->
     for i in range(2, given.iterations + 1):  # the start is the first iteration
         state, metrics = batched.step(state, training.iteration_keys(keys, i - 1))
         if recorded_at(i) or i == given.iterations:
-            restarts = np.asarray(getattr(state, "restarts", np.zeros(given.seeds)))
+            restarts = metrics.restarts
             for seed in range(given.seeds):
                 score = float(metrics.qd_score[seed]) / batched.algorithm.cells
                 yield Point(
                     algorithm, problem, seed + 1, i, int(metrics.evaluations[seed]), score,
                     float(metrics.coverage[seed]), float(metrics.max_fitness[seed]),
-                    int(restarts[seed]),
+                    0 if restarts is None else int(restarts[seed]),
                 )  # fmt: skip
 
 

@@ -1,15 +1,20 @@
-"""Random numbers: uniform indices to draw elites and transitions, and fast normal numbers.
+"""Random numbers: indices of elites and transitions, normal numbers, and random policies.
 
-Everything here gives the same bits as the plain way with functions of JAX, but sooner.
+`nth_true` and `normal` give the same bits as the plain way with functions of JAX, but sooner.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from elites.core import networks
+from elites.core.networks import MLP
+from elites.core.types import Problem
 
 Array = jax.Array
 
@@ -25,6 +30,15 @@ def uniform_index(key: Array, shape: tuple[int, ...], count: Array) -> Array:
     """
     bits = jax.random.bits(key, shape, jnp.uint32)
     return (bits % jnp.maximum(count, 1).astype(jnp.uint32)).astype(jnp.int32)
+
+
+def random_policies(problem: Problem, policy: MLP, key: Array, count: int) -> Array:
+    """Return random policies [count, P] of a problem: networks, or vectors around its start."""
+    vectors = problem.vectors
+    if vectors is None:
+        return jax.vmap(functools.partial(networks.init, policy))(jax.random.split(key, count))
+    noise = jax.random.normal(key, (count, vectors.size))
+    return jnp.array(vectors.start)[None] + vectors.spread * noise
 
 
 _WORD = 32  # bits
