@@ -31,7 +31,7 @@ from elites.cli import main
 from elites.runs import fingerprints, job, logs, recording, trainer
 from elites.runs.directory import METRICS, RunDirectory, RunError
 from elites.runs.outcome import Outcome
-from elites.study import collect, imported, report, scheduler
+from elites.study import collect, report, scheduler
 from elites.study.study import Study
 from elites.viewer import api, data
 from elites.viewer.player import Player
@@ -120,12 +120,12 @@ def collected(box: Path) -> None:
 def listed(box: Path) -> None:
     """Write the part of a report that quotes the files of its runs."""
     study = Study(box / "study")
-    report._runs(study, collect.collect(study))
+    report._runs(collect.collect(study))
 
 
 @_complaint
 def added(box: Path) -> None:
-    imported.add(Study(box / "study"), box / "foreign.csv")
+    collect.add_imported(Study(box / "study"), box / "foreign.csv")
 
 
 @_complaint

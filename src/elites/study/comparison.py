@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from elites.runs.evaluation import ARCHIVE_METRICS
-from elites.study.collect import FINAL_METRICS, Group
+from elites.study.groups import FINAL_METRICS, Group
 
 
 @dataclasses.dataclass(frozen=True)
