@@ -100,6 +100,10 @@ class Folder:
     """Folder of recorded tables, with their plan."""
 
     path: Path
+    file: str = PLAN
+    """Name of the plan's file."""
+    evaluations: int | None = None
+    """Budget up to which the tables are read. None means that of the plan."""
 
     @property
     def report(self) -> Path:
@@ -108,11 +112,13 @@ class Folder:
 
     def exists(self) -> bool:
         """Return whether the directory is such a folder, that is, whether it has a plan."""
-        return (self.path / PLAN).is_file()
+        return (self.path / self.file).is_file()
 
     def plan(self) -> plans.Plan:
         """Read the plan of the folder and return it."""
-        return plans.read(str(self.path / PLAN))
+        plan = plans.read(str(self.path / self.file))
+        budget = self.evaluations or plan.evaluations
+        return dataclasses.replace(plan, evaluations=budget)
 
     def read(self, problems: list[str]) -> list[Recording]:
         """Read all recorded runs. Messages about damaged tables are appended to `problems`."""
@@ -148,10 +154,12 @@ def stem(algorithm: str, seeds: range, settings: Sequence[str] = (), budget: str
 def parts_for(recordings: Sequence[Recording], budget: int) -> list[SeedResults]:
     """Return the results of recorded runs of one algorithm on one task, up to a budget.
 
-    Every seed occurs once. Curves are compared where all seeds have them, so a seed that was
-    stopped early would shorten all. Such seeds are left out if at least `FEW` others remain.
+    Every seed occurs once, from the longest table that has it. Curves are compared where all seeds
+    have them, so a seed that was stopped early would shorten all. Such seeds are left out if at
+    least `FEW` others remain.
     """
-    parts = distinct([recording.part(budget) for recording in recordings])
+    order = sorted(recordings, key=lambda r: -r.metrics["evaluations"][-1, 0])
+    parts = distinct([recording.part(budget) for recording in order])
     lengths = sorted((part.last for part in parts for _ in part.seeds), reverse=True)
     if len(lengths) <= FEW:
         return parts
