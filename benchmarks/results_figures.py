@@ -41,9 +41,19 @@ def _save(figure: Any, path: Path) -> Path:
 def _curves(groups: Sequence[Group], labels: Sequence[str], task: str | None) -> Any:
     """Return learning curves with quartiles. With a task, the paper's QD-score is drawn too."""
     figure = figures.curves(groups, "evaluations", labels)
-    if figure is not None and task is not None:
+    if figure is None:
+        return None
+    for panel in figure.axes:
+        panel.set_xlim(0, 1.01 * max(budget for group in groups for budget in group.budgets))
+    if task is not None:
         figure.suptitle(TITLES[task], x=0.01, ha="left")
-        _draw_published(figure.axes[0], task)
+        panel = figure.axes[0]
+        line = _draw_published(panel, task)
+        place = (0.99, line.get_ydata()[0])
+        panel.annotate(
+            "paper, 1M", place, (0, 2), panel.get_yaxis_transform(), "offset points",
+            ha="right", fontsize=8, color="#555555",
+        )  # fmt: skip
     return figure
 
 
