@@ -118,7 +118,7 @@ def settings(config: Config) -> list[str]:
     usual = vars(Hyperparameters())
     mine = vars(config.hp)
     return [
-        f"{name}_{str(value).replace(' ', '')}"
+        f"{name}_{re.sub(r'[^\w.+-]+', '-', str(value)).strip('-')}"
         for name, value in mine.items()
         if value != usual[name]
     ]

@@ -12,6 +12,7 @@ import tyro
 from elites import packages, trust
 from elites.cli.common import STOPPED, program, shown
 from elites.output import say, write
+from elites.runs import directory as directories
 from elites.runs import lock
 from elites.words import counted, plain, quoted
 
@@ -141,9 +142,10 @@ def report(
     from elites.study import study as studies
     from elites.study.recorded import Folder
 
-    sources = [
-        Folder(path) if Folder(path).exists() else studies.existing(path) for path in (study, *join)
-    ]
+    sources = [Folder(path) if Folder(path).exists() else studies.existing(path)
+               for path in (study, *join)]  # fmt: skip
+    if isinstance(sources[0], Folder):
+        directories.refuse_links(study, r"report(/(?s:.*))?", "folder")
     packages.require("scipy", extra="study", purpose="a report")
     from elites.study import collect
     from elites.study import report as reporting
