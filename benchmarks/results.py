@@ -116,11 +116,9 @@ def add(run: RunDirectory) -> Path:
 def settings(config: Config) -> list[str]:
     """Return the hyperparameters of a run that differ from the plan's, such as discount_0.9."""
     usual = vars(Hyperparameters())
-    mine = vars(config.hp)
+    differing = {name: str(v) for name, v in vars(config.hp).items() if v != usual[name]}
     return [
-        f"{name}_{re.sub(r'[^\w.+-]+', '-', str(value)).strip('-')}"
-        for name, value in mine.items()
-        if value != usual[name]
+        f"{name}_" + re.sub(r"[^\w.+-]+", "-", text).strip("-") for name, text in differing.items()
     ]
 
 

@@ -116,8 +116,9 @@ def reevaluated(data: Data, group: Group, metric: str, budget: float) -> np.ndar
         own = [r for r in data.recordings if r.path in group.tables and seed in r.seeds]
         table = max(own, key=lambda r: r.metrics["evaluations"][-1, 0])
         again = table.reevaluations
-        rows = np.flatnonzero(again["evaluations"][:, 0] <= budget * (1 + NEAR)) if again else ()
-        if len(rows) and metric in again:
+        spent = again["evaluations"][:, 0] if metric in again else np.zeros(0)
+        rows = np.flatnonzero(spent <= budget * (1 + NEAR))
+        if len(rows):
             found.append(again[metric][rows[-1], table.seeds.index(seed)])
     return np.array(found)
 
