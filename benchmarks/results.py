@@ -30,6 +30,7 @@ from elites.study import recorded
 from results_data import FOLDER, ROOT
 
 EVERY = 10  # iterations between two rows of a thinned table
+LONG = 400  # iterations of a table that is thinned
 KEPT = ("elites", "commit", "python", "jax", "device")  # of environment.json
 
 
@@ -147,8 +148,13 @@ def write_rows(path: Path, rows: list[dict[str, str]]) -> None:
 
 
 def thinned(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Return the rows of the first, of every tenth and of the last iteration."""
+    """Return the rows of the first, of every tenth and of the last iteration.
+
+    A table of few iterations is returned as it is.
+    """
     last = max(int(row["iteration"]) for row in rows)
+    if last <= LONG:
+        return rows
     return [row for row in rows if int(row["iteration"]) % EVERY == 0
             or int(row["iteration"]) in (1, last)]  # fmt: skip
 

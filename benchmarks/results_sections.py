@@ -303,13 +303,14 @@ def _verdict(data: Data, claim: Claim, task: str) -> str:
     tested = _tested(data, claim, task)
     if not tested:
         return MISSING
-    decided = [(one, p) for one, p in tested if p < 0.05]
-    one, p = decided[0] if decided else tested[-1]
-    after = f"p = {p_text(p)} after {one.evaluations / 1000:,.0f}k"
-    if not decided:
-        return f"no difference found, {after}"
-    as_said = claim.above and one.comparison.superiority > 0.5
-    return f"**{'holds' if as_said else 'does not hold'}**, {after}"
+    signs = {one.comparison.superiority > 0.5 for one, p in tested if p < 0.05}
+    if not signs:
+        verdict = "no difference found"
+    elif len(signs) == 2:
+        verdict = "**unclear**"
+    else:
+        verdict = "**holds**" if claim.above and signs == {True} else "**does not hold**"
+    return f"{verdict}: {_p_values(tested)}"
 
 
 def _nowhere(data: Data, claim: Claim, task: str) -> str:
@@ -318,10 +319,13 @@ def _nowhere(data: Data, claim: Claim, task: str) -> str:
     if not tested:
         return MISSING
     above = [(one, p) for one, p in tested if p < 0.05 and one.comparison.superiority > 0.5]
-    if above:
-        one, p = above[0]
-        return f"**above**, p = {p_text(p)} after {one.evaluations / 1000:,.0f}k"
-    return "**not above**"
+    return f"**above**: {_p_values(above)}" if above else "**not above**"
+
+
+def _p_values(tested: Sequence[tuple[Pair, float]]) -> str:
+    """Return the corrected p-values of a claim and their numbers of evaluations, as text."""
+    texts = [f"{p_text(p)} after {one.evaluations / 1000:,.0f}k" for one, p in tested]
+    return f"p = {', '.join(texts)}"
 
 
 # ------------------------------------------------------------------------------------- related work

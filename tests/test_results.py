@@ -93,7 +93,7 @@ def test_a_claim_is_tested_where_there_are_results(scripts, data):
     expected = statistics.rank_sum(pair.first, pair.second)[0]
     assert pair.comparison.p == expected < 0.005
     claim = sections.CLAIMS[0]
-    assert sections._verdict(data, claim, "ant_omni").startswith("**holds**, p = ")
+    assert sections._verdict(data, claim, "ant_omni").startswith("**holds**: p = ")
     missing = dataclasses.replace(data.early, groups=[])
     empty = data._replace(early=missing, planned=data.planned, full=missing)
     nothing = claim._replace(second="no_such_algorithm")
@@ -117,6 +117,7 @@ def test_a_page_that_differs_is_noticed(scripts, tmp_path):
 def test_a_run_is_added_by_its_tables(scripts, tmp_path, monkeypatch):
     results = scripts[0]
     monkeypatch.setattr(results, "FOLDER", tmp_path / "tables")
+    monkeypatch.setattr(results, "LONG", 8)
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "plan.toml").write_text(
         'tasks = ["point_omni"]\nalgorithms = ["me"]\nseeds = 2\nevaluations = 320\n'
