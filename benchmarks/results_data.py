@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +42,15 @@ RELEASED = (  # one seed of the code released with the paper: QD-score in 1e5, c
     ("hexapod_omni", "dcg_me", 150, 1.5, 27),
     ("walker_uni", "dcg_me", 130, 6.9, 74),
 )
+
+
+MISSING = "not run yet"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 class Data(NamedTuple):

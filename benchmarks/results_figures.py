@@ -47,13 +47,11 @@ def _curves(groups: Sequence[Group], labels: Sequence[str], task: str | None) ->
         panel.set_xlim(0, 1.01 * max(budget for group in groups for budget in group.budgets))
     if task is not None:
         figure.suptitle(TITLES[task], x=0.01, ha="left")
-        panel = figure.axes[0]
-        line = _draw_published(panel, task)
-        place = (0.99, line.get_ydata()[0])
-        panel.annotate(
-            "paper, 1M", place, (0, 2), panel.get_yaxis_transform(), "offset points",
-            ha="right", fontsize=8, color="#555555",
-        )  # fmt: skip
+        line = _draw_published(figure.axes[0], task)
+        (legend,) = figure.legends
+        handles = [*legend.legend_handles, line]
+        legend.remove()
+        figure.legend(handles=handles, loc="outside lower center", ncols=5)
     return figure
 
 

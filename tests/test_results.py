@@ -26,11 +26,12 @@ def scripts():
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
         import results
+        import results_claims
         import results_data
         import results_sections
     finally:
         sys.path.pop(0)
-    return results, results_data, results_sections
+    return results, results_data, results_sections, results_claims
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def data(scripts):
 
 
 def test_the_pages_agree_with_the_tables(scripts, data):
-    results, _, sections = scripts
+    results, _, sections, _ = scripts
     for path, texts in sections.page(data).items():
         current = path.read_text("utf-8")
         assert results.replaced(path, texts) == current, (
@@ -49,7 +50,7 @@ def test_the_pages_agree_with_the_tables(scripts, data):
 
 
 def test_the_script_checks_the_pages(scripts, data, monkeypatch, capsys):
-    results, _, sections = scripts
+    results, _, sections, _ = scripts
     monkeypatch.setattr(sys, "argv", ["results.py", "--check"])
     assert results.main() == 0
     monkeypatch.setattr(sections, "million", lambda data: "something else")
@@ -88,16 +89,16 @@ def test_medians_of_the_page_by_hand(scripts, data):
 
 
 def test_a_claim_is_tested_where_there_are_results(scripts, data):
-    _, values, sections = scripts
+    _, values, _, claims = scripts
     pair = values.pair(data.early, "ant_omni", "dcg_me", "pga_me", "qd_score")
     expected = statistics.rank_sum(pair.first, pair.second)[0]
     assert pair.comparison.p == expected < 0.005
-    claim = sections.CLAIMS[0]
-    assert sections._verdict(data, claim, "ant_omni").startswith("**holds**: p = ")
+    claim = claims.CLAIMS[0]
+    assert claims._verdict(data, claim, "ant_omni").startswith("**holds**: p = ")
     missing = dataclasses.replace(data.early, groups=[])
     empty = data._replace(early=missing, planned=data.planned, full=missing)
     nothing = claim._replace(second="no_such_algorithm")
-    assert sections._verdict(empty, nothing, "ant_omni") == "not run yet"
+    assert claims._verdict(empty, nothing, "ant_omni") == "not run yet"
 
 
 def test_a_page_that_differs_is_noticed(scripts, tmp_path):
