@@ -86,7 +86,7 @@ class Player:
             network = result.archive.algorithm.policy
             descriptor = np.array(self.task.descriptor_low, np.float32)
             zero = RecordingRequest(network, np.zeros(network.size, np.float32), descriptor)
-            self._record(zero, _actor(result, descriptor))
+            self._record(zero, actor_request(result, descriptor))
 
     def _record(self, *requests: RecordingRequest | None) -> list[dict[str, Any] | None]:
         """Return recordings of at most two policies, one for each request. See `record`.
@@ -95,7 +95,8 @@ class Player:
         the task is the user's own.
         """
         try:
-            return record(self.task, *requests)
+            found = record(self.task, *requests)
+            return [None if recording is None else recording.to_json() for recording in found]
         except Exception as error:
             raise RunError(f"the rollout failed: {references.described(error)}") from error
 
@@ -139,7 +140,7 @@ class Player:
             policy = RecordingRequest(
                 result.archive.algorithm.policy, stored.policies[cell], descriptor
             )
-            elite, actor = self._record(policy, _actor(result, descriptor))
+            elite, actor = self._record(policy, actor_request(result, descriptor))
             return {"elite": {**(elite or {}), **_stored(result.archive, cell)}, "actor": actor}
 
     def request(
@@ -153,7 +154,7 @@ class Player:
         requested = self._check_descriptor(descriptor)
         with self._rollout(page, count):
             result = self._load(iteration).seed(data.seed_index(self.run, seed))
-            policy = _actor(result, requested)
+            policy = actor_request(result, requested)
             if policy is None:
                 raise NotFoundError(
                     f"{result.archive.algorithm.name} trains no policy that takes a descriptor"
@@ -211,7 +212,7 @@ class Player:
             )
 
 
-def _actor(result: SeedResult, requested: np.ndarray) -> RecordingRequest | None:
+def actor_request(result: SeedResult, requested: np.ndarray) -> RecordingRequest | None:
     """Return a request to record a seed's actor at a descriptor [D].
 
     Returns None if the algorithm trains no descriptor-conditioned actor.
