@@ -83,8 +83,8 @@ def render(
         for title, request in cast:
             casting.titles.append(title)
             casting.requests.append(request)
-    count, written = filming.write(task, casting, target, layout, size, speed)
-    print(f"{target}: {counted(count, 'picture')}, {amount(written)}")
+    film = filming.of(task, casting, layout, size, speed)
+    print(f"{target}: {counted(film.count, 'picture')}, {amount(film.write(target))}")
 
 
 def _check(cell, descriptor, actor, beside, gallery, layout, size, speed) -> None:

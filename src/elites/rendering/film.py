@@ -226,15 +226,20 @@ def _side(radius: float) -> float:
     return 10.0 ** round(math.log10(radius))
 
 
-def _smoothed(path: np.ndarray, share: float = 0.12) -> np.ndarray:
-    """Return a path [n, 2] without its jitter, so that a camera that follows it stays calm."""
-    found = path.copy()
-    for order in (range(len(path)), range(len(path) - 1, -1, -1)):  # both ways: it does not lag
-        here = found[order[0]]
-        for i in order:
-            here = here + share * (found[i] - here)
-            found[i] = here
-    return found
+def _smoothed(path: np.ndarray, width: int = 6) -> np.ndarray:
+    """Return a path [n, 2] without its jitter, so that a camera that follows it stays calm.
+
+    It is averaged over frames with a Gaussian of a width. At its ends it is continued point
+    symmetrically, so that the camera does not lag there.
+    """
+    width = min(width, (len(path) - 1) // 3)
+    if not width:
+        return path
+    steps = np.arange(-3 * width, 3 * width + 1)
+    weights = np.exp(-0.5 * (steps / width) ** 2)
+    longer = np.pad(path, ((3 * width, 3 * width), (0, 0)), "reflect", reflect_type="odd")
+    weights /= weights.sum()
+    return np.stack([np.convolve(longer[:, i], weights, "valid") for i in range(2)], 1)
 
 
 def _finished(picture: np.ndarray) -> np.ndarray:

@@ -72,9 +72,7 @@ class Floor:
         self._picture = seen.plain + squares[..., None] * seen.contrast
         self._dark = np.zeros(squares.shape, np.float32)
 
-    def trails(
-        self, segments: np.ndarray, width: float, colours: np.ndarray, alpha: float
-    ) -> None:
+    def trails(self, segments: np.ndarray, width: float, colours: np.ndarray, alpha: float) -> None:
         """Draw lines of a width in metres along segments [n, 2, 2] of the floor. They stay.
 
         `colours` [n, 3] has the colour of each.
@@ -122,7 +120,7 @@ class Floor:
 
 
 def _wave(x: np.ndarray, blur: np.ndarray) -> np.ndarray:
-    """Return a square wave of period 2 at x, smoothed over a width. It is between -1 and 1."""
-    half = x * np.float32(0.5)
+    """Return a square wave at x that changes its sign at whole numbers, smoothed over a width."""
+    half = x * np.float32(0.5) - np.float32(0.25)
     triangle = 1 - 4 * np.abs(half - np.floor(half) - np.float32(0.5))  # 0 where the sign changes
     return np.clip(triangle / blur, -1, 1) * np.clip(np.float32(1.5) - blur, 0, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import shutil
 import subprocess
 import tempfile
@@ -11,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from elites import packages
+from elites.files import RunError
 from elites.writing import replacing
 
 SUFFIXES = (".gif", ".mp4")
@@ -42,12 +45,15 @@ def write(path: Path, pictures: Iterable[np.ndarray], seconds: float) -> int:
     Each picture is shown for `seconds`. The suffix of the file, .gif or .mp4, chooses the format.
     """
     with replacing(path) as temporary:
-        (_write_gif if path.suffix == ".gif" else _write_mp4)(temporary, pictures, seconds)
+        if path.suffix == ".gif":
+            temporary.write_bytes(gif(pictures, seconds))
+        else:
+            _write_mp4(temporary, pictures, seconds)
     return path.stat().st_size
 
 
-def _write_gif(path: Path, pictures: Iterable[np.ndarray], seconds: float) -> None:
-    """Write a GIF that repeats for ever. All pictures share one table of colours."""
+def gif(pictures: Iterable[np.ndarray], seconds: float) -> bytes:
+    """Return a GIF that repeats for ever. All pictures share one table of colours."""
     from PIL import Image
 
     frames = list(pictures)
@@ -60,9 +66,17 @@ def _write_gif(path: Path, pictures: Iterable[np.ndarray], seconds: float) -> No
         image.putpalette(colours)
     # The time of a picture is a multiple of 10 ms, and browsers slow down below 20 ms.
     duration = max(round(seconds * 100), 2) * 10
+    written = io.BytesIO()
     images[0].save(
-        path, save_all=True, append_images=images[1:], duration=duration, loop=0, optimize=False
+        written,
+        "GIF",
+        save_all=True,
+        append_images=images[1:],
+        duration=duration,
+        loop=0,
+        optimize=False,
     )
+    return written.getvalue()
 
 
 def _indexed(frame: np.ndarray, table: np.ndarray) -> np.ndarray:
@@ -82,7 +96,7 @@ def _nearest(colours: np.ndarray) -> np.ndarray:
 
 
 def _write_mp4(path: Path, pictures: Iterable[np.ndarray], seconds: float) -> None:
-    """Write an MP4 file (H.264) with ffmpeg. Raises an OSError with its message if it fails."""
+    """Write an MP4 file (H.264) with ffmpeg. Raises a RunError with its message if it fails."""
     encoder, process = _encoder(), None
     with tempfile.TemporaryFile() as errors:
         for picture in pictures:
@@ -100,11 +114,13 @@ def _write_mp4(path: Path, pictures: Iterable[np.ndarray], seconds: float) -> No
                 process.stdin.write(picture.tobytes())
             except BrokenPipeError:
                 break  # ffmpeg has ended: its message says why
-        assert process is not None and process.stdin is not None, "a film has at least one picture"
-        process.stdin.close()
+        assert process is not None, "a film has at least one picture"
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
         if process.wait():
             errors.seek(0)
-            raise OSError(f"ffmpeg failed: {errors.read().decode(errors='replace').strip()}")
+            raise RunError(f"ffmpeg failed: {errors.read().decode(errors='replace').strip()}")
 
 
 def _encoder() -> str | None:

@@ -1,6 +1,6 @@
 """Film the behaviours of a run: choose policies, roll them out, and draw them.
 
-    choose -> Casting (who is shown)  ->  recordings (poses)  ->  pictures  ->  GIF or MP4 file
+choose -> Casting (who is shown)  ->  recordings (poses)  ->  pictures  ->  GIF or MP4 file
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from elites.runs.directory import RunError
 from elites.tasks.scenes import Scene, scene_of
 from elites.tasks.task import Task
 from elites.training import Elite, SeedResult
-from elites.viewer.player import actor_request
-from elites.viewer.recording import Recording, RecordingRequest, record
+from elites.viewer.recording import Recording, RecordingRequest, actor_request, record
 
 SIZE, PANEL, WORLD = (400, 300), (240, 180), (640, 480)  # pixels: alone, in a panel, together
 _RATE, _PANEL_RATE = 20, 10  # most pictures a second; fewer where they have many pixels
@@ -73,15 +72,26 @@ def spread(elites: Sequence[Elite], count: int) -> list[Elite]:
     return [elites[i] for i in chosen]
 
 
-def write(
+class Film(NamedTuple):
+    """Pictures [height, width, 3] of a film, their number, and how long each is shown."""
+
+    pictures: Iterator[np.ndarray]
+    count: int
+    seconds: float
+
+    def write(self, path: Path) -> int:
+        """Write the film to a GIF or MP4 file, and return its size in bytes."""
+        return movie.write(path, self.pictures, self.seconds)
+
+
+def of(
     task: Task,
     casting: Casting,
-    path: Path,
     layout: Layout = "auto",
     size: tuple[int, int] | None = None,
     speed: float = 1.0,
-) -> tuple[int, int]:
-    """Record policies and write a film of them. Return its number of pictures and of bytes.
+) -> Film:
+    """Record policies and return a film of them. Its pictures are drawn when they are read.
 
     `size` is the width and height in pixels, of each panel if there are several. At `speed` 2, the
     film runs twice as fast as the robot.
@@ -93,9 +103,9 @@ def write(
     rate = _RATE if len(recordings) < 3 else _PANEL_RATE
     every = max(round(speed / rate / scene.dt), 1)
     frames = [*range(0, most - 1, every), most - 1]
-    made = _pictures(scene, _takes(task, scene, casting, recordings, kind), frames, kind, size)
-    written = movie.write(path, made, every * scene.dt / speed)
-    return len(frames), written
+    takes = _takes(task, scene, casting, recordings, kind)
+    pictures = _pictures(scene, takes, frames, kind, size)
+    return Film(pictures, len(frames), every * scene.dt / speed)
 
 
 def drawable(task: Task) -> Scene:

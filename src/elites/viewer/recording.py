@@ -23,6 +23,7 @@ from elites.core.types import Evaluation, Outside, padded_size
 from elites.tasks import rollout
 from elites.tasks.scenes import scene_of
 from elites.tasks.task import Task, TaskState
+from elites.training import SeedResult
 from elites.viewer.data import to_lists
 
 
@@ -141,10 +142,29 @@ def _compiled(task: Task, network: MLP, shown: int):
             measure,
         )
         start = jax.vmap(lambda key: measure(task.reset(key)))(keys[:shown])
-        measured = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b[:, :shown]]), start, measured)
+        measured = jax.tree.map(
+            lambda a, b: jnp.concatenate([a[None], b[:, :shown]]), start, measured
+        )
         return evaluation._replace(transitions=None), measured
 
     return run
+
+
+def actor_request(result: SeedResult, requested: np.ndarray) -> RecordingRequest | None:
+    """Return a request to record a seed's actor at a descriptor [D].
+
+    Returns None if the algorithm trains no descriptor-conditioned actor.
+    """
+    actor = result.actor
+    if actor is None or not actor.conditioned:
+        return None
+    learner, problem = actor.algorithm.main_td3, actor.algorithm.problem
+    assert learner is not None
+    # With the descriptor folded into its weights, the actor is an ordinary policy.
+    condition = problem.normalise(jnp.asarray(requested)[None])
+    policy = networks.fold(learner.actor, jnp.asarray(actor.parameters), condition)[0]
+    network = networks.folded(learner.actor, problem.descriptor_size)
+    return RecordingRequest(network, np.asarray(policy), requested)
 
 
 def pack_poses(poses: np.ndarray) -> dict[str, Any]:
