@@ -90,7 +90,6 @@ def test_the_page_says_what_it_shows_and_asks_no_other_host(opened, server, know
     assert chosen_seed(page) == max(scores, key=scores.__getitem__)
 
 
-
 def test_a_button_saves_elite_and_actor_as_a_film(opened, known):
     page, _, complaints = opened
     seed, last = chosen_seed(page), known[0]["iterations"][-1]

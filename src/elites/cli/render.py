@@ -73,18 +73,10 @@ def render(
     if gallery is not None:
         elites = filming.spread(result.archive, gallery)
     else:
-        chosen, _ = export.choose(results, False, cell, descriptor, results.seeds[index])
-        elites = [chosen]
-    casting = filming.Casting([], [])
-    for elite in elites:
-        asked = descriptor or tuple(map(float, elite.descriptor))
-        cast = [] if actor else [filming.of_elite(elite)]
-        cast += [filming.of_actor(result, asked)] if actor or beside else []
-        for title, request in cast:
-            casting.titles.append(title)
-            casting.requests.append(request)
+        elites = [export.choose_elite(result, cell, descriptor)]
+    casting = filming.cast(result, elites, descriptor, with_elite=not actor, actor=actor or beside)
     film = filming.of(task, casting, layout, size, speed)
-    print(f"{target}: {counted(film.count, 'picture')}, {amount(film.write(target))}")
+    print(f"{target}: {counted(film.frames, 'picture')}, {amount(film.write(target))}")
 
 
 def _check(cell, descriptor, actor, beside, gallery, layout, size, speed) -> None:

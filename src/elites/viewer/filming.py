@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from elites import references
 from elites.rendering import film, movie, shapes
@@ -39,22 +40,43 @@ def of_elite(elite: Elite) -> tuple[str, RecordingRequest]:
     return f"elite of cell {elite.cell}", _request(elite)
 
 
-def of_actor(result: SeedResult, descriptor: Sequence[float]) -> tuple[str, RecordingRequest]:
+def of_actor(result: SeedResult, descriptor: ArrayLike) -> tuple[str, RecordingRequest]:
     """Return the title of a seed's actor at a descriptor, and the request to record it."""
-    requested = np.array(descriptor, np.float32)
+    requested = np.asarray(descriptor, np.float32)
     request = actor_request(result, requested)
     if request is None:
         raise ValueError(
             f"{result.archive.algorithm.name} trains no policy that takes a descriptor. "
             "Render an elite instead"
         )
-    asked = ", ".join(f"{v:.3g}" for v in descriptor)
+    asked = ", ".join(f"{v:.3g}" for v in requested)
     return f"actor, asked for {asked}", request
 
 
 def _request(elite: Elite) -> RecordingRequest:
     """Return the request to record an elite."""
     return RecordingRequest(elite.network, elite.policy, np.asarray(elite.descriptor))
+
+
+def cast(
+    result: SeedResult,
+    elites: Sequence[Elite],
+    descriptor: Sequence[float] = (),
+    with_elite: bool = True,
+    actor: bool = False,
+) -> Casting:
+    """Return the policies to film for each of some elites: itself, the actor, or both.
+
+    The actor is asked for the descriptor or, without one, for that of the elite.
+    """
+    casting = Casting([], [])
+    for elite in elites:
+        chosen = [of_elite(elite)] if with_elite else []
+        chosen += [of_actor(result, descriptor or elite.descriptor)] if actor else []
+        for title, request in chosen:
+            casting.titles.append(title)
+            casting.requests.append(request)
+    return casting
 
 
 def spread(elites: Sequence[Elite], count: int) -> list[Elite]:
@@ -76,7 +98,7 @@ class Film(NamedTuple):
     """Pictures [height, width, 3] of a film, their number, and how long each is shown."""
 
     pictures: Iterator[np.ndarray]
-    count: int
+    frames: int
     seconds: float
 
     def write(self, path: Path) -> int:

@@ -176,17 +176,16 @@ class Player:
         If a descriptor is given, the actor is asked for it. Otherwise it is asked for that of the
         elite. Without an actor that takes a descriptor, the elite is alone.
         """
-        asked = None if descriptor is None else self._check_descriptor(descriptor)
+        if descriptor is not None:
+            self._check_descriptor(descriptor)
         with self._rollout_lock:
             result = self._load(iteration).seed(data.seed_index(self.run, seed))
             elite = next((e for e in result.archive if e.cell == cell), None)
             if elite is None:
                 raise NotFoundError(f"there is no elite in a cell {cell}")
-            cast = [filming.of_elite(elite)]
-            if result.actor is not None and result.actor.conditioned:
-                cast.append(filming.of_actor(result, elite.descriptor if asked is None else asked))
-            titles, requests = zip(*cast, strict=True)
-            film = filming.of(self.task, filming.Casting(list(titles), list(requests)))
+            conditioned = result.actor is not None and result.actor.conditioned
+            casting = filming.cast(result, [elite], descriptor or (), actor=conditioned)
+            film = filming.of(self.task, casting)
         return {"gif": base64.b64encode(movie.gif(film.pictures, film.seconds)).decode("ascii")}
 
     def _check_descriptor(self, descriptor: list[float]) -> np.ndarray:
