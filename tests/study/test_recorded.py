@@ -127,7 +127,7 @@ def test_cells_become_an_archive(folder):
     (full,) = np.flatnonzero(np.isfinite(found.archive["fitness"][0]))
     assert full == 7
     assert found.archive["descriptors"][0, 7].tolist() == [0.3, 0.4]
-    assert found.archive["centroids"].shape == (1024, 2)
+    assert found.archive["centroids"].shape == (32, 2)  # of the preset
 
 
 def test_a_damaged_table_is_named_and_left_out(folder):

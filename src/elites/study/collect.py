@@ -162,6 +162,7 @@ def _add_recordings(found: _Collection, folder: Folder, plan: Plan) -> None:
     by_group: dict[tuple[str, str], list[Recording]] = {}
     for recording in folder.read(found.problems):
         by_group.setdefault((recording.task, recording.label), []).append(recording)
+    hp = plan.config(plan.tasks[0], plan.algorithms[0], plan.seed_numbers).hp
     for (task, label), recordings in by_group.items():
         budget = plan.budget(task)
         group = found.group(task, label)
@@ -170,7 +171,7 @@ def _add_recordings(found: _Collection, folder: Folder, plan: Plan) -> None:
         found.parts[task, label] += recorded.parts_for(recordings, budget)
         for recording in recordings:
             try:
-                archive = recorded.archive(recording)
+                archive = recorded.archive(recording, hp)
             except (RunError, OSError) as error:
                 found.problems.append(str(error))
                 continue

@@ -18,10 +18,13 @@ import functools
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from elites.core.hyperparameters import Hyperparameters
 from elites.files import RunError
+from elites.names import short_name
 from elites.runs import logs
 from elites.study import plan as plans
 from elites.study.groups import Columns, SeedResults, distinct
@@ -121,9 +124,13 @@ class Folder:
         return dataclasses.replace(plan, evaluations=budget)
 
     def read(self, problems: list[str]) -> list[Recording]:
-        """Read all recorded runs. Messages about damaged tables are appended to `problems`."""
+        """Read all recorded runs of the plan's tasks.
+
+        Messages about damaged tables are appended to `problems`.
+        """
+        tasks = [short_name(task) for task in self.plan().tasks]
         found = []
-        for path in sorted(self.path.glob("*/*.csv")):
+        for path in sorted(path for task in tasks for path in (self.path / task).glob("*.csv")):
             match = _NAME.fullmatch(path.name.removesuffix(".csv"))
             if match is None:
                 continue
@@ -166,24 +173,26 @@ def parts_for(recordings: Sequence[Recording], budget: int) -> list[SeedResults]
     return [part for part in parts if part.last >= lengths[FEW - 1] * (1 - NEAR)]
 
 
-def archive(recording: Recording) -> tuple[dict, dict[str, np.ndarray], int] | None:
+def archive(
+    recording: Recording, hp: Hyperparameters
+) -> tuple[dict[str, Any], dict[str, np.ndarray], int] | None:
     """Return the archive of the seed with the highest QD-score, from the table of cells.
 
     The values are the facts of the task that figures need, the arrays that `Group.archive` has,
-    and the seed. Returns None if there is no table of cells. Loads JAX.
+    and the seed. `hp` are the hyperparameters of the plan. Returns None if there is no table of
+    cells, or if its cells are a grid or come from a file. Loads JAX.
     """
     path = recording.table("cells")
-    if not path.exists():
+    if not path.exists() or hp.grid or hp.centroids_file:
         return None
     from elites import tasks
     from elites.core.centroids import box_centroids
-    from elites.core.hyperparameters import Hyperparameters
 
     task = tasks.make(recording.task)
     size = len(task.descriptor_low)
     names = [f"descriptor_{i}" for i in range(size)]
     table = logs.read_table(path, ("seed", "cell", "fitness", *names))
-    count = Hyperparameters().cells
+    count = hp.cells
     if not len(table["cell"]) or table["cell"].max() >= count:
         raise RunError(f"{path}: its cells are not those of an archive with {count} cells")
     scores = {s: table["fitness"][table["seed"] == s].sum() for s in np.unique(table["seed"])}
