@@ -221,7 +221,7 @@ def _families(reference: str, found: Sequence[Corrected]) -> str:
     for kind in dict.fromkeys(entry.kind for entry in found):
         size = next(entry.family for entry in found if entry.kind == kind)
         texts.append(f"{counted(size, 'comparison')} with {kind}")
-    return f"Families of `{reference}`: {' and '.join(texts)}."
+    return textwrap.fill(f"Families of `{reference}`: {' and '.join(texts)}.", 110)
 
 
 # ------------------------------------------------------------------------------------- related work
