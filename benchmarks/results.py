@@ -20,7 +20,6 @@ from pathlib import Path
 
 import results_data
 import results_sections
-from elites.core.hyperparameters import Hyperparameters
 from elites.runs import directory as directories
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory
@@ -95,7 +94,7 @@ def add(run: RunDirectory) -> Path:
     """
     config = run.config()
     seeds = range(config.first_seed, config.first_seed + config.seeds)
-    name = recorded.stem(config.algorithm, seeds, settings(config), tag(config.evaluations))
+    name = recorded.stem(config.algorithm, seeds, settings(config), tag(config))
     table = FOLDER / config.task / f"{name}.csv"
     table.parent.mkdir(exist_ok=True)
     write_rows(table, thinned(rows_of(run / directories.METRICS)))
@@ -116,21 +115,20 @@ def add(run: RunDirectory) -> Path:
 
 def settings(config: Config) -> list[str]:
     """Return the hyperparameters of a run that differ from the plan's, such as discount_0.9."""
-    usual = vars(Hyperparameters())
+    plan = plans.read(str(FOLDER / recorded.PLAN))
+    usual = vars(plan.config(config.task, config.algorithm, plan.seed_numbers).hp)
     differing = {name: str(v) for name, v in vars(config.hp).items() if v != usual[name]}
     return [
         f"{name}_" + re.sub(r"[^\w.+-]+", "-", text).strip("-") for name, text in differing.items()
     ]
 
 
-def tag(evaluations: int) -> str:
+def tag(config: Config) -> str:
     """Return the budget of a run for the name of its tables: "1M", or "" if it is the plan's."""
-    planned = plans.read(str(FOLDER / recorded.PLAN)).evaluations
-    if evaluations == planned:
+    budget = config.evaluations
+    if budget == plans.read(str(FOLDER / recorded.PLAN)).budget(config.task):
         return ""
-    if evaluations % 1_000_000 == 0:
-        return f"{evaluations // 1_000_000}M"
-    return f"{round(evaluations / 1000)}k"
+    return f"{budget // 1_000_000}M" if budget % 1_000_000 == 0 else f"{round(budget / 1000)}k"
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

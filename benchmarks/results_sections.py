@@ -275,6 +275,7 @@ def page(data: Data) -> dict[Path, dict[str, str]]:
     docs = ROOT / "docs"
     tasks = {f"comparison {task}": comparison(data, task) for task in TITLES}
     on_page = {
+        "million": textwrap.fill(million(data), 110, break_on_hyphens=False) + ".",
         "paper": paper(data),
         **tasks,
         **{f"tests {i}": tests(*level, "dcg_me") for i, level in enumerate(levels(data), start=1)},

@@ -70,6 +70,26 @@ def test_seeds_of_an_algorithm_are_one_run_with_their_own_results(finished):
     assert len(set(qd_score.tolist())) == 3
 
 
+def test_a_part_of_a_plan_is_run_and_joined_with_another(finished, plan, tmp_path):
+    part = tmp_path / "part"
+    done = succeed("study", plan, "--output", part, "--only", "me", "1-2", apart=True)
+    assert "1 run done" in done.stdout
+    assert [path.name for path in (part / "runs").iterdir()] == ["point_omni-me-seeds-1-2"]
+    alone = collect.collect(Study(part))
+    assert [(g.label, g.seeds, g.finished) for g in alone.groups] == [
+        ("me", [1, 2], 2),
+        ("pga_me", [], 0),
+    ]
+    joined = collect.collect(Study(part), Study(finished))
+    assert [(g.label, sorted(g.seeds), g.finished) for g in joined.groups] == [
+        ("me", [0, 1, 2], 3),
+        ("pga_me", [0, 1, 2], 3),
+    ]
+    assert joined.unfinished == []
+    said = complaint(elites("study", plan, "--output", part, "--only", "1"), 2)
+    assert "point_omni-me-seeds-1-2 is one run and has begun" in said
+
+
 def test_an_algorithm_of_ones_own_is_compared_under_its_short_name(tmp_path):
     plan, path = tmp_path / "own.toml", tmp_path / "study"
     own = Path(shutil.copy(HERE / "own_algorithms.py", tmp_path))

@@ -117,6 +117,11 @@ def collected(box: Path) -> None:
 
 
 @_complaint
+def recorded_tables(box: Path) -> None:
+    collect.collect(Folder(box / "tables"))
+
+
+@_complaint
 def listed(box: Path) -> None:
     """Write the part of a report that quotes the files of its runs."""
     study = Study(box / "study")
@@ -179,6 +184,10 @@ FILES: dict[str, dict[Callable[[Path], str | None], int]] = {
     f"{IN_STUDY}/evaluation/metrics.csv": _OF_STUDY,
     f"{IN_STUDY}/environment.json": {listed: 12, REPORT: 1},
     "plan.toml": {STUDY: 1},
+    "tables/plan.toml": {recorded_tables: 1},
+    "tables/point_omni/me.seeds_0-1.csv": {recorded_tables: 1},
+    "tables/point_omni/me.seeds_0-1.reevaluations.csv": {recorded_tables: 1},
+    "tables/point_omni/me.seeds_0-1.cells.csv": {recorded_tables: 1},
     "foreign.csv": {added: 12, ADD: 1},
     "packed.zip": {UNPACK: 1},
     "body.json": {body_model: 1},

@@ -171,12 +171,27 @@ def _add_recordings(found: _Collection, folder: Folder, plan: Plan) -> None:
         found.parts[task, label] += recorded.parts_for(recordings, budget)
         for recording in recordings:
             try:
-                archive = recorded.archive(recording, hp)
+                _keep_recorded_archive(group, recorded.archive(recording, hp))
             except (RunError, OSError) as error:
                 found.problems.append(str(error))
-                continue
-            if archive is not None:
-                group.facts, group.archive, group.archive_seed = archive
+
+
+def _keep_recorded_archive(group: Group, found: recorded.Archive | None) -> None:
+    """Store a recorded archive in its group, if its fitness has a larger sum than the stored one.
+
+    `found` is None if there is no recorded archive.
+    """
+    if found is None:
+        return
+    stored = group.archive
+    if stored is None or _sum(found.arrays) > _sum(stored):
+        group.facts, group.archive, group.archive_seed = found.facts, found.arrays, found.seed
+
+
+def _sum(archive: dict[str, np.ndarray]) -> float:
+    """Return the sum of the fitness of an archive's elites."""
+    fitness = archive["fitness"]
+    return float(fitness[np.isfinite(fitness)].sum())
 
 
 # ------------------------------------------------------------------------------ other programs

@@ -18,7 +18,7 @@ import functools
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -173,14 +173,19 @@ def parts_for(recordings: Sequence[Recording], budget: int) -> list[SeedResults]
     return [part for part in parts if part.last >= lengths[FEW - 1] * (1 - NEAR)]
 
 
-def archive(
-    recording: Recording, hp: Hyperparameters
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int] | None:
+class Archive(NamedTuple):
+    """Recorded archive of one seed, without policies."""
+
+    facts: dict[str, Any]  # of the task, as far as figures need them
+    arrays: dict[str, np.ndarray]  # as in `Group.archive`
+    seed: int
+
+
+def archive(recording: Recording, hp: Hyperparameters) -> Archive | None:
     """Return the archive of the seed with the highest QD-score, from the table of cells.
 
-    The values are the facts of the task that figures need, the arrays that `Group.archive` has,
-    and the seed. `hp` are the hyperparameters of the plan. Returns None if there is no table of
-    cells, or if its cells are a grid or come from a file. Loads JAX.
+    `hp` are the hyperparameters of the plan. Returns None if there is no table of cells, or if its
+    cells are a grid or come from a file. Loads JAX.
     """
     path = recording.table("cells")
     if not path.exists() or hp.grid or hp.centroids_file:
@@ -211,4 +216,4 @@ def archive(
     }
     centroids = np.asarray(box_centroids(low, high, count))
     found = {"fitness": fitness, "descriptors": descriptors, "centroids": centroids}
-    return facts, found, int(seed)
+    return Archive(facts, found, int(seed))
