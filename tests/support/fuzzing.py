@@ -32,6 +32,7 @@ from elites.runs import fingerprints, job, logs, recording, trainer
 from elites.runs.directory import METRICS, RunDirectory, RunError
 from elites.runs.outcome import Outcome
 from elites.study import collect, report, scheduler
+from elites.study.recorded import Folder
 from elites.study.study import Study
 from elites.viewer import api, data
 from elites.viewer.player import Player
