@@ -68,6 +68,7 @@ def test_distances_are_those_to_the_nearest_elite(run, said):
 
 def test_the_table_adds_up_and_the_figure_is_drawn(run, said):
     lines = said.splitlines()
+    assert lines[2].startswith("up to ½ spacing of cells  ")
     assert "100 requests to each actor" in lines[0]
     metrics = rows_of(run, "metrics")
     for seed in (0, 1):
