@@ -180,7 +180,8 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
 
     The lists are fitness, descriptors, origin (number of the variation that made the elite) and
     born (iteration in which it was added). If that iteration was re-evaluated, descriptor errors
-    and the actor's fitness are included.
+    and the actor's fitness are included. If only some elites have kept their policies, `kept` has
+    their cells.
     """
     index = seed_index(run, seed)
     snapshot = _snapshot(run, iteration)
@@ -196,7 +197,9 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
     folder = _evaluations(run).get(iteration)
     if folder is not None:
         columns |= _errors(folder, iteration, seed, snapshot["centroids"].shape)
-    return {name: to_lists(values) for name, values in columns.items()}
+    lists: dict[str, Any] = {name: to_lists(values) for name, values in columns.items()}
+    kept = directories.kept_cells(run)
+    return lists if kept is None else {**lists, "kept": kept}
 
 
 def _errors(
