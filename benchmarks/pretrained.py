@@ -42,12 +42,11 @@ def main() -> None:
     made.add_argument("tables", type=Path)
     made.add_argument("output", type=Path)
     made.add_argument("--elites", type=int, default=64, dest="count")
-    made.add_argument("--half", action="store_true")
     commands.add_parser("precision").add_argument("model", type=Path)
     commands.add_parser("index")
     options = parser.parse_args()
     if options.command == "assemble":
-        assemble(options.elites, options.tables, options.output, options.count, options.half)
+        assemble(options.elites, options.tables, options.output, options.count)
     elif options.command == "precision":
         print(json.dumps(precision(options.model)))
     else:
@@ -58,7 +57,7 @@ def main() -> None:
 # ---------------------------------------------------------------------------------------- assemble
 
 
-def assemble(elites_file: Path, tables: Path, output: Path, count: int, half: bool) -> None:
+def assemble(elites_file: Path, tables: Path, output: Path, count: int) -> None:
     """Write a packed model from some elites, an actor and the tables of their run."""
     run, kept = RunDirectory(tables), np.load(elites_file)
     seed = int(kept["seed"])
@@ -79,7 +78,7 @@ def assemble(elites_file: Path, tables: Path, output: Path, count: int, half: bo
     cells = sorted(map(int, kept["cells"][chosen]))
     with tempfile.TemporaryDirectory() as folder:
         place = RunDirectory(Path(folder))
-        reducing.write(run, Excerpt(seed, iteration, weights, cells, half), place, information(run))
+        reducing.write(run, Excerpt(seed, iteration, weights, cells), place, information(run))
         sharing.pack_small(place, output)
 
 
@@ -189,7 +188,10 @@ def rollouts(run: elites.Run, rounded: bool = False) -> tuple[Rollouts, Rollouts
     algorithm, actor, problem = run.algorithm, run.actor, run.algorithm.problem
     assert actor is not None
     assert algorithm.main_td3 is not None
-    change = reducing.rounded if rounded else np.asarray
+
+    def change(parameters: np.ndarray) -> np.ndarray:
+        return parameters.astype(np.float16).astype(np.float32) if rounded else parameters
+
     condition = problem.normalise(jnp.asarray(run.archive.descriptors))
     parameters = jnp.asarray(change(actor.parameters))
     folded = networks.fold(algorithm.main_td3.actor, parameters, condition)

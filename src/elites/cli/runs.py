@@ -227,7 +227,6 @@ def pack(
     training_state: bool = True,
     elites: Annotated[int | None, shown("INT", "all")] = None,
     seed: Annotated[int | None, shown("INT", "the one with the highest QD-score")] = None,
-    half: bool = False,
 ) -> None:
     """Write a run to one zip file, to share it.
 
@@ -239,19 +238,18 @@ def pack(
         training_state: Include the replay buffer and optimisers, which only resuming needs.
         elites: Keep the actor and at most this many elites of one seed, spread over the archive.
         seed: With --elites, the seed to keep.
-        half: With --elites, round policies and actor to half precision. The file has half the size.
     """
     from elites.runs import downloading, sharing
 
     directory, named = directories.existing(run), _named(run)
     target = output or named.with_name(f"{named.name}.zip")
     if elites is None:
-        if seed is not None or half:
-            raise ValueError("--seed and --half are for --elites")
+        if seed is not None:
+            raise ValueError("--seed is for --elites")
         size = sharing.pack(directory, target, training_state)
         print(f"{target}: {amount(size)}")
         return
-    kept = sharing.pack_elites(directory, target, elites, seed, half)
+    kept = sharing.pack_elites(directory, target, elites, seed)
     what = f"{counted(len(kept.cells), 'elite')} of seed {kept.seed}, iteration {kept.iteration}"
     print(f"{target}: {what}, {amount(target.stat().st_size)}")
     print(f"sha256={downloading.checksum(target)}")

@@ -50,7 +50,7 @@ METRICS, REEVALUATIONS = "metrics.csv", "reevaluations.csv"
 LOCK, SUMMARY = "run.lock", "summary.md"
 OLD_NAMES = {FACTS: "resolved.json", REEVALUATIONS: "reach.csv"}  # in runs of version 0.1.0
 MAX_UNPACKED = 1.0  # default limit for the size of a run that is unpacked, in gigabytes
-KEPT_CELLS, PRECISION = "kept_cells", "precision"  # facts of a reduced run, see `reducing`
+KEPT_CELLS = "kept_cells"  # fact of a reduced run, see `reducing`
 LONGEST_TEXT = 1000  # of a task or an algorithm, when it is shown
 _FILES = (
     CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, *OLD_NAMES.values()
@@ -292,5 +292,4 @@ _OPTIONAL_FACTS = {
     "qd_offset": (int, float),
     "repeatable": bool,
     KEPT_CELLS: ListOf(int),
-    PRECISION: str,
 }

@@ -30,7 +30,7 @@ def describe(run: RunDirectory) -> str:
         if offset := facts.get("qd_offset", 0.0):
             lines += _rows(**{"QD offset": f"{offset:g}"})
     if (kept := directories.kept_cells(run)) is not None:
-        lines += _rows(policies=f"kept of the actor and {counted(len(kept), 'elite')}{_half(run)}")
+        lines += _rows(policies=f"kept of the actor and {counted(len(kept), 'elite')}")
     lines += _rows(**_progress(run))
     if warning := snapshots.below_offset(run):
         lines += _rows(warning=warning)
@@ -65,12 +65,6 @@ def _source(config: configs.Config) -> str:
         return ""
     how = "of" if config.algorithm == catalogue.DISTIL else "started from the archive of"
     return f", {how} {config.start_from}"
-
-
-def _half(run: RunDirectory) -> str:
-    """Return a text about the precision of a reduced run's policies, empty if it is unchanged."""
-    precision = directories.read_facts(run).get(directories.PRECISION)
-    return f", rounded to {precision}" if precision else ""
 
 
 def _rows(**facts: str) -> list[str]:

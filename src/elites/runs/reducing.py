@@ -53,15 +53,12 @@ class Excerpt(NamedTuple):
     """Arrays [1, ...] of weights.npz: actors, and the archive with all of its elites."""
     cells: list[int]
     """Sorted numbers of the cells whose policies are kept."""
-    half: bool = False
-    """Whether policies and actors are rounded to half precision."""
 
 
-def reduce(run: RunDirectory, folder: Path, elites: int, seed: int | None, half: bool) -> Excerpt:
+def reduce(run: RunDirectory, folder: Path, elites: int, seed: int | None) -> Excerpt:
     """Write the newest checkpoint of a run to the empty `folder`, reduced, and return what is kept.
 
-    Keeps at most `elites` policies of one seed, by default the one with the highest QD-score. With
-    `half`, they are rounded to half precision.
+    Keeps at most `elites` policies of one seed, by default the one with the highest QD-score.
     """
     if elites < 1:
         raise ValueError(f"--elites must be at least 1, got {elites}")
@@ -76,7 +73,7 @@ def reduce(run: RunDirectory, folder: Path, elites: int, seed: int | None, half:
         index = seed_index(seeds, seed)
     weights = {name: array[index : index + 1] for name, array in arrays.items()}
     cells = spread(weights["archive.fitness"][0], weights["archive.descriptors"][0], elites)
-    excerpt = Excerpt(seeds[index], found.iteration, weights, cells, half)
+    excerpt = Excerpt(seeds[index], found.iteration, weights, cells)
     write(run, excerpt, RunDirectory(folder), found.information)
     return excerpt
 
@@ -114,8 +111,6 @@ def write(
     seed, iteration = excerpt.seed, excerpt.iteration
     config = dataclasses.replace(run.config(), seeds=1, first_seed=seed, seed_list=())
     facts = files.read_record(run / FACTS, {}) | {directories.KEPT_CELLS: excerpt.cells}
-    if excerpt.half:
-        facts[directories.PRECISION] = "float16"
     directories.write_json(place / FACTS, facts)
     for name in filter(lambda name: os.path.lexists(run / name), _TABLES):
         _write_rows(run / name, place.path / name, seed)
@@ -166,7 +161,7 @@ def _write_rows(source: Path, target: Path, seed: int) -> None:
 
 
 def _kept(excerpt: Excerpt) -> dict[str, np.ndarray]:
-    """Return the arrays of weights.npz with the kept elites only, rounded if that is asked for."""
+    """Return the arrays of weights.npz, with the kept elites only."""
     result = {}
     for name, array in excerpt.weights.items():
         part, _, field = name.partition(".")
@@ -174,23 +169,5 @@ def _kept(excerpt: Excerpt) -> dict[str, np.ndarray]:
             kept = np.full_like(array, _EMPTY[field])
             kept[:, excerpt.cells] = array[:, excerpt.cells]
             array = kept
-        if excerpt.half and (name == "archive.policies" or part == "learners"):
-            array = rounded(array)
         result[name] = array
     return result
-
-
-def rounded(array: np.ndarray) -> np.ndarray:
-    """Return an array with its values rounded to half precision, in its own type.
-
-    The zeros at the end of each number compress to almost nothing, so files have half the size.
-    Raises a ValueError if a value is too large for half precision.
-    """
-    with np.errstate(over="ignore"):
-        half = array.astype(np.float16)
-    if not np.isfinite(half).all():
-        raise ValueError(
-            f"half precision ends at 65,504, but a parameter is {np.abs(array).max():.3g}. Leave "
-            "out --half"
-        )
-    return half.astype(array.dtype)

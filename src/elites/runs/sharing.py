@@ -60,9 +60,7 @@ def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
     return output.stat().st_size
 
 
-def pack_elites(
-    run: RunDirectory, output: Path, elites: int, seed: int | None, half: bool
-) -> Excerpt:
+def pack_elites(run: RunDirectory, output: Path, elites: int, seed: int | None) -> Excerpt:
     """Write a run to the zip file `output`, reduced to some elites, and return what was kept.
 
     See `reducing.reduce` for the arguments. The same run gives the same file, byte by byte.
@@ -73,7 +71,7 @@ def pack_elites(
         directories.replacing(output) as temporary,
         tempfile.TemporaryDirectory(prefix=".packing-", dir=output.absolute().parent) as folder,
     ):
-        excerpt = reducing.reduce(run, Path(folder), elites, seed, half)
+        excerpt = reducing.reduce(run, Path(folder), elites, seed)
         pack_small(RunDirectory(Path(folder)), temporary)
     return excerpt
 
