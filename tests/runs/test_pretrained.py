@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -152,7 +153,7 @@ def test_the_option_takes_one_model_of_commands_that_read_runs(packed):
 class Files(BaseHTTPRequestHandler):
     """Sends `answers[path]`: bytes, and how many bytes the header announces."""
 
-    answers: dict[str, tuple[bytes, int]] = {}
+    answers: ClassVar[dict[str, tuple[bytes, int]]] = {}
 
     def do_GET(self):
         if self.path not in self.answers:

@@ -18,11 +18,11 @@ READERS = ("evaluate", "calibrate", "plot", "export", "view", "info")
 """Commands that take the option --pretrained MODEL in place of a run directory."""
 FIGURES = (
     ("elite_fitness", "mean fitness of the elites"),
-    ("elite_error", "descriptor error of the elites"),
+    ("elite_median_error", "descriptor error of the elites"),
     ("actor_fitness", "mean fitness of the actor"),
-    ("actor_error", "descriptor error of the actor"),
+    ("actor_median_error", "descriptor error of the actor"),
 )
-"""Figures of a model, and their titles. All are means over the kept elites."""
+"""Figures of a model, and their titles. Fitness is a mean over the kept elites, errors medians."""
 
 
 def pretrained(
