@@ -54,9 +54,7 @@ def test_a_cell_without_its_policy_asks_the_distilled_policy(server):
         watched(page)
         assert page.locator("#elite-title").inner_text().startswith("Elite of cell")
         click_map(page, shares[next(c for c in inside if c not in kept)])
-        page.wait_for_function(
-            "document.body.dataset.watching === 'ready' && document"
-            ".querySelector('#elite-title').innerText.startsWith('Nearest')"
-        )
+        page.locator("#elite-title", has_text="Nearest elite, of cell").wait_for()
+        watched(page)
         assert "requested descriptor" in page.locator("#actor-title").inner_text()
         assert not errors(complaints)
