@@ -18,11 +18,11 @@ READERS = ("evaluate", "calibrate", "plot", "export", "view", "info")
 """Commands that take the option --pretrained MODEL in place of a run directory."""
 FIGURES = (
     ("elite_fitness", "mean fitness of the elites"),
-    ("elite_median_error", "descriptor error of the elites"),
+    ("elite_median_error", "median descriptor error of the elites"),
     ("actor_fitness", "mean fitness of the actor"),
-    ("actor_median_error", "descriptor error of the actor"),
+    ("actor_median_error", "median descriptor error of the actor"),
 )
-"""Figures of a model, and their titles. Fitness is a mean over the kept elites, errors medians."""
+"""Figures of a model, over its kept elites, and their titles."""
 
 
 def pretrained(
@@ -105,7 +105,9 @@ def _overview() -> list[str]:
         *(["", "installed from elsewhere:"] if others else []),
         *map(str, others),
         "",
-        f"{program()} view {OPTION} {next(iter(known), 'MODEL')}",
+        "Devices round differently: on a CPU, elites end elsewhere than the archive says. "
+        f"'{program()} pretrained MODEL' shows by how much.",
+        f"To look at one: {program()} view {OPTION} {next(iter(known), 'MODEL')}",
     ]
 
 
