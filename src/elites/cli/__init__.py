@@ -3,6 +3,7 @@
     train.py       train, resume, distil, demo
     runs.py        evaluate, calibrate, plot, export, info, pack, unpack
     view.py        view
+    render.py      render
     study.py       study, report
     catalogue.py   tasks, algorithms; describe.py writes their text
     pretrained.py  pretrained, and the option --pretrained of commands that read runs
@@ -36,7 +37,17 @@ from typing import Any
 
 import elites
 from elites import output
-from elites.cli import catalogue, completion, parsing, pretrained, runs, study, train, view
+from elites.cli import (
+    catalogue,
+    completion,
+    parsing,
+    pretrained,
+    render,
+    runs,
+    study,
+    train,
+    view,
+)
 from elites.core.catalogue import suggestion
 from elites.runs.directory import RunError
 from elites.runs.signals import Interrupted
@@ -51,6 +62,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "plot": runs.plot,
     "export": runs.export,
     "view": view.view,
+    "render": render.render,
     "info": runs.info,
     "pack": runs.pack,
     "unpack": runs.unpack,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from elites.runs.pretrained import Model
 
 OPTION = "--pretrained"
-READERS = ("evaluate", "calibrate", "plot", "export", "view", "info")
+READERS = ("evaluate", "calibrate", "plot", "render", "export", "view", "info")
 """Commands that take the option --pretrained MODEL in place of a run directory."""
 FIGURES = (
     ("elite_fitness", "mean fitness of the elites"),
@@ -34,7 +34,7 @@ def pretrained(
     """List the trained models, or install one of them.
 
     A model is a small run. 'elites view --pretrained MODEL' installs and shows one, and so do
-    evaluate, export, info, plot and calibrate.
+    evaluate, export, render, info, plot and calibrate.
 
     Args:
         model: Model to install: a name from the list, a file of 'elites pack', or the address of

@@ -4,7 +4,7 @@ A reduced run has one seed, its actor, and the policies of a few elites spread o
 
     config.json, facts.json          those of the run, for one seed; `kept_cells` in facts.json
     environment.json, kernels/       unchanged, apart from the folder in the commands
-    metrics.csv, reevaluations.csv   the rows of that seed, and so in evaluation/ and calibration/
+    metrics.csv, reevaluations.csv   the rows of that seed, also in the folders with tables
     snapshots/                       the whole archive without its policies, at the last checkpoint
     checkpoints/                     the actor, and the kept elites with their policies
 
@@ -36,7 +36,8 @@ from elites.runs.gaps import REEVALUATED
 
 _TABLES = (
     METRICS, REEVALUATIONS, "evaluation/metrics.csv", "evaluation/cells.csv",
-    "calibration/metrics.csv", "calibration/requests.csv",
+    "calibration/metrics.csv", "calibration/requests.csv", "interpolation/metrics.csv",
+    "interpolation/requests.csv",
 )  # fmt: skip
 _EMPTY = {
     "policies": 0, "fitness": -np.inf, "descriptors": 0, "origin": -1, "born": -1
@@ -73,13 +74,14 @@ def reduce(run: RunDirectory, folder: Path, elites: int, seed: int | None) -> Ex
         index = seed_index(seeds, seed)
     weights = {name: array[index : index + 1] for name, array in arrays.items()}
     cells = spread(weights["archive.fitness"][0], weights["archive.descriptors"][0], elites)
+    cells.sort()
     excerpt = Excerpt(seeds[index], found.iteration, weights, cells)
     write(run, excerpt, RunDirectory(folder), found.information)
     return excerpt
 
 
 def spread(fitness: np.ndarray, descriptors: np.ndarray, count: int) -> list[int]:
-    """Choose up to `count` filled cells that are far apart, and return their sorted numbers.
+    """Choose up to `count` filled cells that are far apart, and return their numbers.
 
     The first choice is the cell with the highest fitness. Each further one is the cell that is
     farthest from those chosen so far. Cells whose fitness [C] is not finite are empty, and
@@ -95,7 +97,7 @@ def spread(fitness: np.ndarray, descriptors: np.ndarray, count: int) -> list[int
     while len(chosen) < min(count, len(filled)):
         chosen.append(int(np.argmax(distance)))
         distance = np.minimum(distance, np.linalg.norm(places - places[chosen[-1]], axis=1))
-    return sorted(int(filled[i]) for i in chosen)
+    return [int(filled[i]) for i in chosen]
 
 
 # ----------------------------------------------------------------------------------------- writing

@@ -115,7 +115,7 @@ def _spread(archive: dict[str, Any], count: int) -> list[int]:
     fitness = np.array([np.nan if v is None else v for v in archive["fitness"]], float)
     kept = archive.get("kept", range(len(fitness)))
     fitness[~np.isin(np.arange(len(fitness)), kept)] = np.nan
-    return spread(fitness, np.array(archive["descriptors"], float), count)
+    return sorted(spread(fitness, np.array(archive["descriptors"], float), count))
 
 
 def _page(responses: dict[str, Any]) -> str:
