@@ -7,7 +7,7 @@ calibration/metrics.csv   one row for each seed: how well the actor hits the cel
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,10 +90,26 @@ def request(
     Returns None if the run has not been calibrated at this iteration. `seed` is the
     number of a seed, and `weights` [D] are those of the problem's distances.
     """
+    table = read_requests(run, seed, iteration, len(descriptor))
+    return None if table is None else nearest(table.requests, table.reached, descriptor, weights)
+
+
+class Requests(NamedTuple):
+    """Calibrated requests of one seed, and what the actor's episodes with them came to."""
+
+    requests: np.ndarray  # [n, D] in task units
+    reached: np.ndarray  # [n, D]
+    fitness: np.ndarray  # [n]
+
+
+def read_requests(run: RunDirectory, seed: int, iteration: int, size: int) -> Requests | None:
+    """Read the calibrated requests of a seed, or return None if there are none of this iteration.
+
+    `seed` is the number of a seed, and `size` that of the descriptor's dimensions.
+    """
     path = run.calibration / "requests.csv"
     if not path.exists():
         return None
-    size = len(descriptor)
     columns = [*numbered("request", size), *numbered("reached", size)]
     values = read_table(path, ("seed", "iteration", *columns))
     rows = (values["seed"] == seed) & (values["iteration"] == iteration)
@@ -105,4 +121,5 @@ def request(
     )
     if not (np.isfinite(asked).all() and np.isfinite(reached).all()):
         raise RunError(f"{path}: damaged: a request is not finite. Run 'elites calibrate' again")
-    return nearest(asked, reached, descriptor, weights)
+    fitness = values.get("fitness", np.full(len(rows), np.nan))[rows]
+    return Requests(asked, reached, fitness)
