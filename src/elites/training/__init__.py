@@ -20,6 +20,7 @@
     calibrating.py requests at which an actor hits the cells of an archive
     switching.py   elites or actor, whichever is known to come closer to a descriptor
     display.py     progress of training on the terminal
+    reporting.py   progress line, loggers and callbacks
     stopping.py    stop training from a callback or with Ctrl-C
 
 A level below, `elites.build(task, name)` gives `start(key)` and `step(state, key)`.

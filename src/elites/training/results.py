@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Generic, NamedTuple
 
@@ -105,6 +105,8 @@ class Source:
     """The argument `algorithm` of `train`."""
     start_from: str = ""
     """Directory of the run whose archive the run started from. Empty if there is none."""
+    logged: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Identities of the runs of W&B and MLflow that training was logged to, keyed by logger."""
 
 
 class Place(NamedTuple):
