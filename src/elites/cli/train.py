@@ -102,9 +102,11 @@ def resume(
     lists = {"log": log, "callback": callback}
     changes |= {k: () if v == ("none",) else v for k, v in lists.items() if v}
     directory = directories.existing(run)
+    config = dataclasses.replace(directory.config(), **changes)
+    services.check(config, resumed=True)
     # The user has named the files of new callbacks. Those of the run may be someone else's.
-    trusted_config(directory, trust_task, *(() if callback else directory.config().callback))
-    trust.record(*changes.get("callback", ()))
+    trusted_config(directory, trust_task, *(() if callback else config.callback))
+    trust.record(*config.callback)
     return _report(run, session.resume(run, accept_changed_task, **changes))
 
 

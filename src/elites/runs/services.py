@@ -30,11 +30,21 @@ class Callback(NamedTuple):
     function: Callable[[int, dict[str, np.ndarray]], object]
 
 
-def check(config: Config) -> None:
-    """Raise a ValueError if the file of a callback or the package of a logger is missing."""
-    for name in config.callback:
-        references.check("callback", name)
-    loggers.require(config.log)
+def check(config: Config, resumed: bool = False) -> None:
+    """Raise a ValueError if the file of a callback or the package of a logger is missing.
+
+    For a run that is `resumed`, the message also says how to continue without them.
+    """
+    try:
+        option = "--callback"
+        for name in config.callback:
+            references.check("callback", name)
+        option = "--log"
+        loggers.require(config.log)
+    except ValueError as error:
+        if not resumed:
+            raise
+        raise ValueError(f"{error}. To continue without, add {option} none") from None
 
 
 def load_callbacks(names: Sequence[str]) -> list[Callback]:

@@ -78,7 +78,7 @@ def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_tas
             f"{path} holds a different run: {'; '.join(differing)}. Give the same "
             "values, or another --output"
         )
-    services.check(config)
+    services.check(config, resumed=True)
     with lock.locked(path) as stale:
         if stale:
             output.complain(f"recovered the lock left by {stale}")
