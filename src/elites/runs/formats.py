@@ -150,9 +150,11 @@ def _write_onnx(network: Network, path: Path) -> None:
             names = [name.format(x=f"dense_{i}", step=f"step_{i}_") for name in operands]
             result = value if j == len(steps) - 1 else f"step_{i}_{j}"
             nodes.append(helper.make_node(operator, names, [result]))
+    used = {name for node in nodes for name in node.input}
     constants += [
         numpy_helper.from_array(np.array(number, np.float32), name)
         for name, number in _CONSTANTS.items()
+        if name in used
     ]
     outputs = [number("action", len(network.layers[-1][1]))]
     graph = helper.make_graph(nodes, "policy", inputs, outputs, constants)

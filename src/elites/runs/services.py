@@ -35,8 +35,8 @@ def check(config: Config, resumed: bool = False) -> None:
 
     For a run that is `resumed`, the message also says how to continue without them.
     """
+    option = "--callback"
     try:
-        option = "--callback"
         for name in config.callback:
             references.check("callback", name)
         option = "--log"
