@@ -131,7 +131,7 @@ def export(
     checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
     trust_task: bool = False,
 ) -> None:
-    """Write a policy as ONNX, safetensors or C, a switcher, or the archive for pyribs or QDax.
+    """Write a policy as ONNX, safetensors or C, a switcher, or the whole archive.
 
     Without --switcher, --actor, --cell and --descriptor, the elite with the highest fitness is
     written.
