@@ -203,11 +203,13 @@ def test_a_run_without_tables_is_evaluated_again(loaded):
     np.testing.assert_allclose(again.requests, known.requests, atol=1e-6)
 
 
-@pytest.mark.parametrize("iteration", [9, 4])
-def test_calibrated_requests_count_for_their_iteration_alone(conditioned, tmp_path, iteration):
+@pytest.mark.parametrize(
+    ("folder", "iteration"), [("calibration", 9), ("interpolation", 9), ("calibration", 4)]
+)
+def test_known_requests_count_for_their_iteration_alone(conditioned, tmp_path, folder, iteration):
     run = Path(shutil.copytree(conditioned, tmp_path / "run", symlinks=True))
-    (run / "calibration").mkdir()
-    (run / "calibration" / "requests.csv").write_text(
+    (run / folder).mkdir()
+    (run / folder / "requests.csv").write_text(
         "seed,iteration,cell,request_0,request_1,reached_0,reached_1,fitness\n"
         + "".join(f"{seed},{iteration},0,0.5,0.25,0.123,-0.456,7\n" for seed in (0, 1))
     )

@@ -7,6 +7,7 @@ calibration/metrics.csv   one row for each seed: how well the actor hits the cel
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,24 +91,24 @@ def request(
     Returns None if the run has not been calibrated at this iteration. `seed` is the
     number of a seed, and `weights` [D] are those of the problem's distances.
     """
-    table = read_requests(run, seed, iteration, len(descriptor))
+    table = read_requests(run.calibration, seed, iteration, len(descriptor))
     return None if table is None else nearest(table.requests, table.reached, descriptor, weights)
 
 
 class Requests(NamedTuple):
-    """Calibrated requests of one seed, and what the actor's episodes with them came to."""
+    """Requests to the actor of one seed, and what its episodes with them came to."""
 
     requests: np.ndarray  # [n, D] in task units
     reached: np.ndarray  # [n, D]
     fitness: np.ndarray  # [n]
 
 
-def read_requests(run: RunDirectory, seed: int, iteration: int, size: int) -> Requests | None:
-    """Read the calibrated requests of a seed, or return None if there are none of this iteration.
+def read_requests(folder: Path, seed: int, iteration: int, size: int) -> Requests | None:
+    """Read requests.csv in a folder of a run, or return None if it has none of this iteration.
 
     `seed` is the number of a seed, and `size` that of the descriptor's dimensions.
     """
-    path = run.calibration / "requests.csv"
+    path = folder / "requests.csv"
     if not path.exists():
         return None
     columns = [*numbered("request", size), *numbered("reached", size)]
@@ -120,6 +121,6 @@ def read_requests(run: RunDirectory, seed: int, iteration: int, size: int) -> Re
         for kind in ("request", "reached")
     )
     if not (np.isfinite(asked).all() and np.isfinite(reached).all()):
-        raise RunError(f"{path}: damaged: a request is not finite. Run 'elites calibrate' again")
+        raise RunError(f"{path}: damaged: a request is not finite. Have the table written again")
     fitness = values.get("fitness", np.full(len(rows), np.nan))[rows]
     return Requests(asked, reached, fitness)

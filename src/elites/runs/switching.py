@@ -1,7 +1,8 @@
 """Behaviour switchers of saved runs: what their tables know, and files for other programs.
 
-evaluation/cells.csv      what the elites reached, and the actor when asked for their descriptors
-calibration/requests.csv  what the actor reached at calibrated requests
+evaluation/cells.csv        what the elites reached, and the actor asked for their descriptors
+calibration/requests.csv    what the actor reached at calibrated requests
+interpolation/requests.csv  what it reached at requests all over the descriptor space
 
 An exported switcher is one safetensors file with these tensors. n behaviours are known, of m elites
 and of the actor:
@@ -47,8 +48,9 @@ def known_behaviours(run: Run, index: int) -> Known | None:
     parts = _evaluated(found[0], archive, seed)
     if archive.algorithm.conditioned:
         size = archive.algorithm.problem.descriptor_size
-        table = calibrating.read_requests(directory, seed, iteration, size)
-        parts += [] if table is None else [known_requests(*table)]
+        for folder in (directory.calibration, directory.interpolation):
+            table = calibrating.read_requests(folder, seed, iteration, size)
+            parts += [] if table is None else [known_requests(*table)]
     return joined(*parts)
 
 

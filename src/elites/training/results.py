@@ -268,10 +268,10 @@ class Run(Generic[S]):
     def switcher(self, seed: int | None = None, calibrated: Calibrated | None = None) -> Switcher:
         """Return a switcher between the elites and the actor, by what each is known to reach.
 
-        A loaded run takes the results from the tables of `elites evaluate` and `elites calibrate`,
-        if it has them for this checkpoint. Otherwise elites and actor are evaluated again now.
-        `calibrated` adds the requests of `calibrate`. `seed` is the index of a seed, by default the
-        one with the highest QD-score.
+        A loaded run takes the results from the tables of `elites evaluate`, with --interpolate too,
+        and of `elites calibrate`, if it has them for this checkpoint. Without those of `evaluate`,
+        elites and actor are evaluated again now. `calibrated` adds the requests of `calibrate`.
+        `seed` is the index of a seed, by default the one with the highest QD-score.
         """
         import elites  # the package knows where the tables are; training itself does not
 
