@@ -5,11 +5,11 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "elites"
 FILES = [
-    "files", "arrays", "words", "writing", "output", "packages", "references", "names", "trust",
-    "presets",
+    "files", "arrays", "words", "writing", "output", "packages", "loggers", "references", "names",
+    "trust", "presets",
 ]  # fmt: skip
 FOLDERS = [
-    "physics", "core", "interop", "tasks", "training", "runs", "study", "viewer", "cli"
+    "physics", "core", "interop", "tasks", "training", "runs", "study", "rendering", "viewer", "cli"
 ]  # fmt: skip
 ORDER = [*FILES[:-1], "physics", "core", "presets", *FOLDERS[2:]]
 

@@ -2,15 +2,16 @@
 
 import { map, selectCell, showTrajectories } from "./archive.js";
 import { $ } from "./dom.js";
+import { enableFilm } from "./film.js";
 import { catchUp } from "./follow.js";
 import { clickRequests, readDescriptor, writeDescriptor } from "./form.js";
 import { attempt, showMessage } from "./messages.js";
 import { formatNumber, formatVector } from "./numbers.js";
 import { enablePlayback, setFrames, startPlayback, stopPlayback } from "./playback.js";
 import { showRecording } from "./recordings.js";
-import { cancelRollout, exported, getRollout, playableCells } from "./requests.js";
+import { cancelRollout, exported, getRollout } from "./requests.js";
 import { frameBoth } from "./stages.js";
-import { iteration, seed, state } from "./state.js";
+import { iteration, markedCells, seed, state } from "./state.js";
 
 const SAME_DESCRIPTOR = "Distilled policy, same descriptor";
 const noActor = () => `${state.run.algorithm} trains no policy that takes a descriptor.`;
@@ -21,14 +22,17 @@ const noActor = () => `${state.run.algorithm} trains no policy that takes a desc
  */
 export function pick(cell, values) {
   if (!canPlay()) return selectIfAny(cell);
-  if (exported && !playableCells(seed(), iteration()).has(cell)) {
+  const hasPolicy = markedCells()?.has(cell) ?? true;
+  if (exported && !hasPolicy) {
     selectIfAny(cell);
     return showMessage("This is an exported page. It contains recordings of the marked cells only.");
   }
-  if (cell >= 0 && !clickRequests() && state.archive.fitness[cell] !== null) return watch(cell);
+  const filled = cell >= 0 && state.archive.fitness[cell] !== null;
+  if (filled && hasPolicy && !clickRequests()) return watch(cell);
   if (!state.run.actor_conditioned) {
     selectIfAny(cell);
-    return showMessage(cell >= 0 ? `Cell ${cell} is empty, and ${noActor()}` : noActor());
+    const why = filled ? "has no policy in this run" : "is empty";
+    return showMessage(cell >= 0 ? `Cell ${cell} ${why}, and ${noActor()}` : noActor());
   }
   writeDescriptor(values);
   return requestDescriptor();
@@ -105,13 +109,16 @@ function showRecordings({ elite, actor }, titles, chosen) {
   frameBoth();
   // The trajectory of the actor is drawn last, above that of the elite.
   const recordings = [["elite", elite], ["actor", actor]].filter(([, recording]) => recording);
-  state.shown = { ...chosen, trajectories: recordings.map(([colour, recording]) => ({ colour, ...recording })) };
+  const film = elite && state.stages ? { ...chosen, cell: elite.cell } : null;
+  if (film && actor && String(actor.requested) !== String(elite.stored_descriptor)) film.descriptor = actor.requested.join(",");
+  state.shown = { ...chosen, film, trajectories: recordings.map(([colour, recording]) => ({ colour, ...recording })) };
   showTrajectories();
   $("selection").textContent = recordings
     .map(([who, { fitness, reached, error }]) => `${titles[who]}: fitness ${formatNumber(fitness)}, reached `
       + `${formatVector(reached)}, error ${formatNumber(error)}.`)
     .join(" ");
   enablePlayback(state.stages !== null);
+  enableFilm(true);
   document.body.dataset.watching = "ready";
   setFrames(Math.max(...recordings.map(([, { steps }]) => steps + 1)));
   if (state.stages) startPlayback();
@@ -128,6 +135,7 @@ function interrupt() {
   state.shown = null;
   showTrajectories();
   enablePlayback(false);
+  enableFilm(false);
 }
 
 /** Stop the playback and remove the recordings of elite and actor from their stages. */
