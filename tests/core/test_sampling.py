@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from elites.core.sampling import normal, nth_true, uniform_index
+from elites.core.sampling import bits, count_true, normal, nth_true, uniform_index
 
 draw = jax.jit(uniform_index, static_argnums=1)
 
@@ -55,6 +55,7 @@ def test_the_nth_true_entry_is_found(size):
     places = np.flatnonzero(mask)
     found = jax.jit(nth_true)(jnp.asarray(mask), jnp.arange(len(places)))
     np.testing.assert_array_equal(found, places)
+    assert count_true(jnp.asarray(mask)) == len(places)
 
 
 def test_without_true_entries_the_result_is_out_of_range():
@@ -69,6 +70,7 @@ def test_normal_numbers_have_the_bits_of_jax(shape):
         batch = jax.jit(jax.vmap(own))(keys)
         np.testing.assert_array_equal(batch[1], own(keys[1]))
         np.testing.assert_array_equal(own(keys[1]), jax.random.normal(keys[1], shape))
+    np.testing.assert_array_equal(bits(keys[0], shape), jax.random.bits(keys[0], shape))
 
 
 @pytest.mark.parametrize("kind", ["rbg", "in halves"])

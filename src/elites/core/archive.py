@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.core.cells import Cells
-from elites.core.sampling import nth_true, uniform_index
+from elites.core.sampling import count_true, nth_true, uniform_index
 
 Array = jax.Array
 Numbers = TypeVar("Numbers", jax.Array, np.ndarray)
@@ -229,7 +229,7 @@ def sample(archive: Solutions, key: Array, count: int) -> Array:
     If no cell is filled, the indices are out of range, and indexing with them yields the last cell.
     """
     full = filled(archive)
-    return nth_true(full, uniform_index(key, (count,), jnp.sum(full, dtype=jnp.int32)))
+    return nth_true(full, uniform_index(key, (count,), count_true(full)))
 
 
 def above(fitness: Numbers, offset: float) -> Numbers:

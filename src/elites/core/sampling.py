@@ -28,8 +28,7 @@ def uniform_index(key: Array, shape: tuple[int, ...], count: Array) -> Array:
     Returns zeros if `count` is 0. It takes the remainder of 32 random bits. This is cheaper than
     `jax.random.randint`, which draws twice to remove a bias of count / 2^32.
     """
-    bits = jax.random.bits(key, shape, jnp.uint32)
-    return (bits % jnp.maximum(count, 1).astype(jnp.uint32)).astype(jnp.int32)
+    return (bits(key, shape) % jnp.maximum(count, 1).astype(jnp.uint32)).astype(jnp.int32)
 
 
 def random_policies(problem: Problem, policy: MLP, key: Array, count: int) -> Array:
@@ -51,12 +50,10 @@ def nth_true(mask: Array, n: Array) -> Array:
     `n` must be less than the number of True entries. If there is none, the result is at least C.
     Finding an entry needs the counts of 32 entries each, so that only these are added up.
     """
-    size = -(-len(mask) // _WORD)
-    rows = jnp.pad(mask, (0, size * _WORD - len(mask))).reshape(size, _WORD)
-    words = jnp.sum(rows.astype(jnp.uint32) << jnp.arange(_WORD, dtype=jnp.uint32)[None], 1)
+    words = _words(mask)
     counts = jax.lax.population_count(words).astype(jnp.int32)
     ranks = jnp.cumsum(counts)
-    method = "compare_all" if size <= _FEW else "scan_unrolled"
+    method = "compare_all" if len(words) <= _FEW else "scan_unrolled"
     row = jnp.searchsorted(ranks, n, side="right", method=method)
     word, rest = words[row], n - (ranks - counts)[row]
     place = row * _WORD
@@ -70,33 +67,39 @@ def nth_true(mask: Array, n: Array) -> Array:
     return place
 
 
-def normal(key: Array, shape: tuple[int, ...]) -> Array:
-    """Return standard normal numbers of this shape: the bits of `jax.random.normal`, but sooner.
+def count_true(mask: Array) -> Array:
+    """Return the number of True entries of a mask [C]."""
+    return jnp.sum(jax.lax.population_count(_words(mask)).astype(jnp.int32))
 
-    On a CPU, JAX computes its random bits in a loop that copies all of them in every round. Without
-    a loop, the compiler makes one pass of everything, which takes half the time.
-    """
-    if not _is_usual(key) or math.prod(shape) >= 2**32:
+
+def _words(mask: Array) -> Array:
+    """Return a mask [C] as the bits of words, uint32 [C / 32], of which the last may be padded."""
+    size = -(-len(mask) // _WORD)
+    rows = jnp.pad(mask, (0, size * _WORD - len(mask))).reshape(size, _WORD)
+    return jnp.sum(rows.astype(jnp.uint32) << jnp.arange(_WORD, dtype=jnp.uint32)[None], 1)
+
+
+def normal(key: Array, shape: tuple[int, ...]) -> Array:
+    """Return standard normal numbers of this shape, with the bits of `jax.random.normal`."""
+    if not _is_usual(key, shape):
         return jax.random.normal(key, shape)
     low = np.nextafter(np.float32(-1), np.float32(0))
-    mantissa = (_bits(key, shape) >> 9) | np.float32(1).view(np.uint32)
+    mantissa = (bits(key, shape) >> 9) | np.float32(1).view(np.uint32)
     unit = jax.lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1)  # in [0, 1)
     uniform = jnp.maximum(low, unit * (np.float32(1) - low) + low)
     return np.float32(np.sqrt(2)) * jax.lax.erf_inv(uniform)
 
 
-def _is_usual(key: Array) -> bool:
-    """Return whether JAX makes random bits of this key as `_bits` does: its default settings."""
-    usual = jax.random.key_impl(key) == "threefry2x32"
-    return usual and getattr(jax.config, "jax_threefry_partitionable", True)
+def bits(key: Array, shape: tuple[int, ...]) -> Array:
+    """Return random bits, uint32 of this shape: those of `jax.random.bits`, but sooner.
 
-
-def _bits(key: Array, shape: tuple[int, ...]) -> Array:
-    """Return random bits, uint32 of this shape, by Threefry-2x32 with 20 rounds.
-
-    The two words of the counter are 0 and the number of an entry, and its two results are combined.
-    Salmon et al. (2011) describe the generator.
+    They are Threefry-2x32 with 20 rounds (Salmon et al., 2011). The two words of the counter are 0
+    and the number of an entry, and the two results are combined. On a CPU, JAX computes them in a
+    loop that copies all of them in every round. Without a loop, the compiler makes one pass of
+    everything, which takes half the time.
     """
+    if not _is_usual(key, shape):
+        return jax.random.bits(key, shape, jnp.uint32)
     first, second = jax.random.key_data(key)
     words = (first, second, first ^ second ^ np.uint32(_PARITY))
     x = jnp.broadcast_to(first, shape)
@@ -108,3 +111,9 @@ def _bits(key: Array, shape: tuple[int, ...]) -> Array:
         x = x + words[(block + 1) % 3]
         y = y + words[(block + 2) % 3] + np.uint32(block + 1)
     return x ^ y
+
+
+def _is_usual(key: Array, shape: tuple[int, ...]) -> bool:
+    """Return whether JAX makes random bits of this key as `bits` does: by default it does."""
+    default = jax.random.key_impl(key) == "threefry2x32" and math.prod(shape) < 2**32
+    return default and getattr(jax.config, "jax_threefry_partitionable", True)

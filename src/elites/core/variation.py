@@ -55,7 +55,7 @@ def iso_line(first: Array, second: Array, key: Array, iso_sigma: float, line_sig
     """
     iso_key, line_key = jax.random.split(key)
     iso = normal(iso_key, first.shape)
-    line = jax.random.normal(line_key, (first.shape[0], 1))
+    line = normal(line_key, (first.shape[0], 1))
     return first + iso_sigma * iso + line_sigma * line * (second - first)
 
 
