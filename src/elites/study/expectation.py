@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,17 +14,9 @@ from elites.study.devices import MPS_CONTROL, Machine
 from elites.study.loads import Load
 from elites.study.packing import Packing, Pair, Wish
 from elites.study.plan import Plan
-from elites.study.seconds import OVERHEAD, Clock, Estimate
+from elites.study.seconds import OVERHEAD, SHARING, Clock, Estimate
 from elites.study.study import Item, first_items
 from elites.words import columns, counted, listed
-
-NOTES = (
-    "from N seeds: estimated from other numbers of seeds of the same task and algorithm",
-    "from stages: never measured; the sum of an iteration's stages, measured on another run",
-    "from N runs as one: runs side by side are estimated to take 1.07 times as long as one run\n"
-    "  with the seeds of all of them",
-    f"hours include {OVERHEAD - 1:.0%} for metrics, checkpoints and re-evaluations, and no compiling",
-)
 
 
 class Expected(NamedTuple):
@@ -62,20 +55,31 @@ class Expectation:
     @property
     def hours(self) -> float:
         """Hours until the runs with a known time are done, on all devices of the machine."""
-        return sum(run.hours or 0.0 for run in self.runs) / self.machine.devices
+        return sum(run.hours or 0.0 for run in self.runs) / self._devices
 
     @property
     def measured_hours(self) -> float:
         """The part of `hours` that comes from times that were measured, not estimated."""
         exact = [run for run in self.known if run.estimate and run.estimate.measured]
-        return sum(run.hours or 0.0 for run in exact) / self.machine.devices
+        return sum(run.hours or 0.0 for run in exact) / self._devices
 
-    def seconds(self, item: Item) -> float | None:
-        """Return the expected time of an iteration of a run, or None if it is unknown."""
-        for run in self.runs:
-            if (run.item.task, run.item.algorithm) == (item.task, item.algorithm):
-                return run.estimate.seconds / run.together if run.estimate else None
-        return None
+    @property
+    def _devices(self) -> int:
+        """Number of devices that compute runs at the same time."""
+        return min(self.machine.devices, self.packing.slots)
+
+    def seconds(self, item: Item) -> float:
+        """Return the seconds of a device that an iteration of a run takes.
+
+        For a run whose time is unknown, this is the mean of the others, or 1 if none is known.
+        """
+        found = [
+            (run.item.task, run.item.algorithm, run.estimate.seconds / run.together)
+            for run in self.runs
+            if run.estimate
+        ]
+        same = [s for *pair, s in found if pair == [item.task, item.algorithm]]
+        return statistics.mean(same or [s for *_, s in found] or [1.0])
 
 
 def runs_of(plan: Plan, loads: Mapping[Pair, Load], machine: Machine, wish: Wish) -> list[Item]:
@@ -104,7 +108,7 @@ def expect(
     missing = bool(machine.gpus) and not machine.mps and max(wanted.values(), default=1) > 1
     if missing and not wish.jobs:
         wanted = dict.fromkeys(wanted, 1)
-    packing = Packing(machine.devices, wanted, wish.jobs)
+    packing = Packing(machine.devices, wanted, most=wish.jobs)
     groups = packings.groups(items, packing)
     runs = {}
     for group in groups:
@@ -135,7 +139,9 @@ def _together(
         elif wish.side_by_side:
             count = packings.most_together(wish.side_by_side, needed, machine.memory)
         else:
-            count = packings.choose_together(runs, needed, machine.memory, _times(clock, item, load))
+            count = packings.choose_together(
+                runs, needed, machine.memory, _times(clock, item, load)
+            )
         pair = (item.task, item.algorithm)
         found[pair] = min(found.get(pair, count), count)  # runs of one pair may differ in seeds
     return found
@@ -162,10 +168,16 @@ def table(expected: Expectation) -> list[str]:
         of_task = [run for run in expected.runs if run.item.task == task]
         rows += [_row(run) for run in of_task]
         if len(of_task) > 1:
-            sign = "" if all(run.hours is not None for run in of_task) else "> "
-            hours = sum(run.hours or 0.0 for run in of_task)
-            rows.append((short_name(task), "all", "", "", "", "", "", f"{sign}{hours:.2f}"))
+            rows.append((short_name(task), "all", "", "", "", "", "", _total(of_task)))
     return columns(rows, right=(2, 3, 4, 6, 7))
+
+
+def _total(runs: Sequence[Expected]) -> str:
+    """Return the hours of several runs as text, with a ">" if some of them are unknown."""
+    known = [run.hours for run in runs if run.hours is not None]
+    if not known:
+        return "?"
+    return f"{'> ' if len(known) < len(runs) else ''}{sum(known):.2f}"
 
 
 def _row(run: Expected) -> Sequence[str]:
@@ -216,3 +228,21 @@ def _hours(expected: Expectation) -> str:
         f"{sign} {hours:.2f} hours, {measured:.2f} of them from seconds measured for the same "
         f"runs, {hours - measured:.2f} from estimates"
     )
+
+
+def notes(expected: Expectation) -> list[str]:
+    """Return lines that explain the words of the table of expected times, as far as it has them."""
+    bases = " ".join(run.estimate.basis for run in expected.known if run.estimate)
+    explained = {
+        "measured": "measured: seconds of the same task, algorithm and seeds on such a device",
+        "seed": "from N seeds: estimated from other numbers of seeds of this task and algorithm",
+        "stages": "from stages: never measured; the sum of stages that were measured separately",
+        "as one": f"N runs as one: estimated as {SHARING} times one run with the seeds of all",
+    }
+    lines = [text for word, text in explained.items() if word in bases]
+    if expected.known:
+        lines.append(
+            f"hours include {100 * (OVERHEAD - 1):.0f} % for metrics, checkpoints and re-evaluations, but "
+            "not the time to compile"
+        )
+    return lines

@@ -10,6 +10,7 @@ as these shares add up to at most one. Loads without JAX.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from elites.study.study import Item
 
 MOST_TOGETHER = 4  # runs side by side on a GPU; more have not been tried
-_WORTH_IT = 1.1  # throughput that runs side by side must have, over one after another
+_WORTH_IT = 1.2  # throughput that runs side by side must have, over one after another
 _AS_GOOD = 1.05  # throughput of more runs that must be gained to prefer them to fewer
 _USABLE = 0.9  # share of a GPU's memory that runs side by side get
 _ALONE = 0.75  # share that JAX gives to a process alone
@@ -43,13 +44,15 @@ class Packing:
 
     devices: int = 1
     together: Mapping[Pair, int] = dataclasses.field(default_factory=dict)
-    """Number of runs side by side by task and algorithm; 1 for pairs that are missing."""
+    """Number of runs side by side, keyed by task and algorithm."""
+    otherwise: int = 1
+    """Number of runs side by side of all other tasks and algorithms."""
     most: int | None = None
     """Largest number of runs at a time on all devices. None means no limit but the shares."""
 
     def count(self, item: Item) -> int:
         """Return how many runs such as this one share a device."""
-        return self.together.get((item.task, item.algorithm), 1)
+        return self.together.get((item.task, item.algorithm), self.otherwise)
 
     def admits(self, running: Sequence[Item], item: Item) -> bool:
         """Return whether a run may start on a device beside those that are running there."""
@@ -58,13 +61,13 @@ class Packing:
     @property
     def slots(self) -> int:
         """Largest number of runs that are computed at the same time on all devices."""
-        full = self.devices * max(self.together.values(), default=1)
+        full = self.devices * max(self.together.values(), default=self.otherwise)
         return min(full, self.most) if self.most else full
 
     @property
     def shared(self) -> bool:
         """Whether any device computes several runs at a time."""
-        return max(self.together.values(), default=1) > 1
+        return max(self.together.values(), default=self.otherwise) > 1
 
 
 def memory_fraction(together: int) -> float:
@@ -95,7 +98,7 @@ def divided(seeds: range, most: int) -> list[range]:
     """Return seeds divided into as few ranges as possible of at most `most` and similar size."""
     parts = math.ceil(len(seeds) / most)
     bounds = [seeds.start + len(seeds) * i // parts for i in range(parts + 1)]
-    return [range(a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [range(a, b) for a, b in itertools.pairwise(bounds)]
 
 
 def choose_together(

@@ -9,9 +9,9 @@ re-evaluations. For a number of seeds that was not measured, the time is estimat
 3. On a line through two measurements, if the stages were not measured on this device.
 4. For a task and an algorithm without a measurement: from the stages alone.
 
-The stages are those of one algorithm on one task for several numbers of seeds. `train` and `ask` grow
-with the seeds and with the gradient steps of an algorithm, see `_WORK`. `evaluate` grows with the
-number of robots, and differs between tasks by a constant factor.
+The stages are those of one algorithm on one task for several numbers of seeds. `train` and `ask`
+grow with the seeds and with the gradient steps of an algorithm, see `_WORK`. `evaluate` grows with
+the number of robots, and differs between tasks by a constant factor.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Estimate(NamedTuple):
     """Seconds of an iteration, and whether they were measured or what they were derived from."""
 
     seconds: float
-    basis: str  # "measured", or "from 4 and 8 seeds" or "from stages"
+    basis: str  # "measured", "from 4 and 8 seeds", "from stages" or "2 runs as one, from stages"
 
     @property
     def measured(self) -> bool:
@@ -140,7 +140,7 @@ class Clock:
             if (m.seeds, m.together) == (seeds, count):
                 return Estimate(m.seconds, "measured")
         merged = self.alone(work, count * seeds)
-        return merged and Estimate(SHARING * merged.seconds, f"from {count} runs as one")
+        return merged and Estimate(SHARING * merged.seconds, f"{count} runs as one, {merged.basis}")
 
     def _of(self, work: Work) -> list[Measurement]:
         """Return all measurements of a task and an algorithm, also of runs side by side."""

@@ -102,6 +102,10 @@ class Study:
         """Return whether the directory holds a study, that is, whether it has a `plan.json`."""
         return os.path.lexists(self.path / PLAN)
 
+    def has_index(self) -> bool:
+        """Return whether the runs of the study are chosen, that is, whether it has an index."""
+        return self.exists() and os.path.lexists(self.path / INDEX)
+
     def plan(self) -> Plan:
         """Read the plan of the study from `plan.json` and return it."""
         where = self.path / PLAN
@@ -226,7 +230,7 @@ def open_study(path: Path, plan: Plan, runs: Sequence[Item] | None = None) -> St
     refuse_other(path, plan)
     study, first = Study(path), runs or first_items(plan)
     if study.exists():
-        if not os.path.lexists(path / INDEX):
+        if not study.has_index():
             study.write_items(first)
         _refuse_strange_items(study, plan)
         return study
