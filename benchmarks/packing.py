@@ -46,7 +46,7 @@ def main() -> None:
     machine, first = devices.find(), None
     with service(machine) as shared, tempfile.TemporaryDirectory() as cache:
         for count in options.together:
-            taken = measure(count, {**shared, "JAX_COMPILATION_CACHE_DIR": cache}, machine)
+            taken = measure(count, {**(shared or {}), "JAX_COMPILATION_CACHE_DIR": cache}, machine)
             rate = count / statistics.mean(taken)
             first = first or rate
             case = {
@@ -58,19 +58,19 @@ def main() -> None:
                 "seconds": round(statistics.mean(taken), 4),
                 "each": [round(seconds, 4) for seconds in taken],
                 "throughput": round(rate / first, 3),
-                "mps": bool(shared) or machine.mps,
+                "mps": shared is not None,
             }
             print(json.dumps(case), flush=True)
 
 
 @contextlib.contextmanager
-def service(machine: devices.Machine) -> Iterator[Mapping[str, str]]:
-    """Provide the Multi-Process Service if it is installed. Yields its environment."""
+def service(machine: devices.Machine) -> Iterator[Mapping[str, str] | None]:
+    """Provide the Multi-Process Service. Yields its environment, or None without a service."""
     if not machine.mps:
-        yield {}
+        yield None
         return
     with mps.serving(lambda line: print(line, file=sys.stderr)) as environment:
-        yield environment or {}
+        yield environment
 
 
 def measure(count: int, more: Mapping[str, str], machine: devices.Machine) -> list[float]:
@@ -105,10 +105,8 @@ def iterate(options: argparse.Namespace) -> None:
 
     hp = preset(options.preset, options.task).hp
     algorithm = training.build(tasks.make(options.task), options.algorithm, hp=hp)
-    batched, keys = (
-        training.Batched(algorithm, options.seeds),
-        training.seed_keys(range(options.seeds)),
-    )
+    batched = training.Batched(algorithm, options.seeds)
+    keys = training.seed_keys(range(options.seeds))
     state = batched.start(keys)
     state, _ = jax.block_until_ready(batched.step(state, keys))
     print("ready", flush=True)

@@ -59,16 +59,12 @@ def section() -> str:
             f"| {released_hours(run)} |"
         )
     share = 100 * study.measured_hours / study.hours
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"In all these are **{study.hours:.1f} hours**, {share:.0f} % of them from seconds that "
-            "were measured for the same",
-            f"run. Hours include {100 * (OVERHEAD - 1):.0f} % for metrics, checkpoints and "
-            "re-evaluations, but no compiling.",
-        ]
+    total = (
+        f"In all these are **{study.hours:.1f} hours**, {share:.0f} % of them from seconds that "
+        f"were measured for the same\nrun. Hours include {100 * (OVERHEAD - 1):.0f} % for metrics, "
+        "checkpoints and re-evaluations, but no compiling."
     )
+    return "\n".join([*lines, "", total])
 
 
 def page(text: str) -> str:

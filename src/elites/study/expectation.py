@@ -242,7 +242,7 @@ def notes(expected: Expectation) -> list[str]:
     lines = [text for word, text in explained.items() if word in bases]
     if expected.known:
         lines.append(
-            f"hours include {100 * (OVERHEAD - 1):.0f} % for metrics, checkpoints and re-evaluations, but "
-            "not the time to compile"
+            f"hours include {100 * (OVERHEAD - 1):.0f} % for metrics, checkpoints and "
+            "re-evaluations, but not the time to compile"
         )
     return lines

@@ -74,7 +74,7 @@ class Whole:
             return ""
         done, total = (sum(column) for column in zip(*known, strict=True))
         left = self._left(done, total)
-        share = f"{done / total:.0%} done" if total else ""
+        share = f"{100 * done / total:.0f} % done" if total else ""
         return f"{share}, about {duration(left)} left" if left else share
 
     def _amount(self, item: Item) -> tuple[float, float] | None:
