@@ -1,4 +1,4 @@
-"""What a study is expected to take: elites study --dry-run and --measure, progress, and the page."""
+"""What a study is expected to take: --dry-run and --measure, progress over runs, and the page."""
 
 import importlib.util
 import itertools
