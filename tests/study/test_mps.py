@@ -22,6 +22,8 @@ tasks = ["point_omni"]
 algorithms = ["me", "OWN:mutation"]
 seeds = 2
 preset = "smoke"
+[hp]
+policy_hidden = [8]
 """
 TELL = """
 import json, os
