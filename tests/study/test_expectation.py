@@ -12,7 +12,7 @@ from elites.study import table
 from elites.study.plan import Plan
 from elites.study.study import open_study
 from elites.study.table import Whole
-from program import complaint, elites, succeed
+from program import complaint, edit_json, elites, succeed
 
 ROOT = Path(__file__).parents[2]
 SMALL = 'tasks = ["ant_omni"]\nalgorithms = ["dcg_me", "pga_me", "me"]\nseeds = 4\n'
@@ -74,6 +74,7 @@ def test_without_the_service_runs_follow_one_another(machine):
     assert line in after
     refused = complaint(elites("study", "small.toml", "--side-by-side", 2), 2)
     assert "--side-by-side needs NVIDIA's Multi-Process Service" in refused
+    assert not (folder / "studies").exists()
 
 
 def test_the_user_may_choose_and_memory_limits_the_choice(machine):
@@ -155,6 +156,9 @@ def test_a_study_that_has_its_runs_keeps_them(study, laptop):
     rows, after = dry_run("pair.toml", "--output", study.path)
     assert [row[1] for row in rows] == ["pga_me"]
     assert after.startswith("1 run on ")
+    edit_json(study.path / "index.json", lambda data: data["runs"][0].update(algorithm="dcg_me"))
+    line = complaint(elites("study", "pair.toml", "--output", study.path, "--dry-run"), 1)
+    assert "damaged: the plan has no run of dcg_me on point_omni" in line
 
 
 def progress(study, item, iteration: int, total: int) -> None:

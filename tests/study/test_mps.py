@@ -19,12 +19,13 @@ from program import HERE, environment, started, succeed
 
 PLAN = """
 tasks = ["point_omni"]
-algorithms = ["me", "OWN:mutation"]
+algorithms = ["OWN:mutation"]
 seeds = 2
 preset = "smoke"
 [hp]
 policy_hidden = [8]
 """
+SHARED = ("--seeds-per-run", 1, "--side-by-side", 2)
 TELL = """
 import json, os
 names = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "CUDA_MPS_PIPE_DIRECTORY")
@@ -51,11 +52,9 @@ def machine(tmp_path) -> dict[str, str]:
 
 
 def test_two_runs_train_at_the_same_time(plan, machine, tmp_path):
-    done = succeed(
-        "study", plan, "--output", tmp_path / "s", "--side-by-side", 2, apart=True, environ=machine
-    )
+    done = succeed("study", plan, "--output", tmp_path / "s", *SHARED, apart=True, environ=machine)
     lines = done.stderr.splitlines()
-    names = ("point_omni-me-seeds-0-1", "point_omni-mutation-seeds-0-1")
+    names = ("point_omni-mutation-seeds-0-0", "point_omni-mutation-seeds-1-1")
     assert f"side by side: {' and '.join(names)}" in lines
     states = [line.split(" (")[0] for line in lines if line.startswith("point_omni")]
     assert states[:2] == [f"{name}: running" for name in names]
@@ -73,8 +72,7 @@ def test_two_runs_train_at_the_same_time(plan, machine, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_the_service_ends_with_a_study_that_is_stopped_or_killed(number, plan, machine, tmp_path):
     study = started(
-        "study", plan, "--output", tmp_path / "s", "--side-by-side", 2, environ=machine,
-        handled=signal.SIGINT,
+        "study", plan, "--output", tmp_path / "s", *SHARED, environ=machine, handled=signal.SIGINT
     )  # fmt: skip
     assert study.stderr is not None
     assert any(": running" in line for line in study.stderr)

@@ -12,7 +12,7 @@ from elites.study.expectation import Expectation
 from elites.study.packing import Wish
 from elites.study.plan import Plan
 from elites.study.seconds import Clock
-from elites.study.study import Item, Study
+from elites.study.study import Item, Study, refuse_strange_items
 from elites.study.table import read_progress
 
 
@@ -44,11 +44,11 @@ def prepare(
     `say` is called with a line about each. Writes nothing to the path. Raises a ValueError if the
     user wants other runs than those of an existing study, or more than the machine can do.
     """
-    refuse_impossible(machine, wish)
+    refuse(path, machine, wish)
     study, found = Study(path), loads.of(plan)
     runs = expectation.runs_of(plan, found, machine, wish)
-    refuse_other_runs(study, wish.seeds_per_run)
     if study.has_index():
+        refuse_strange_items(study, plan)
         runs = study.items()
     open_runs = [item for item in runs if study.state(item) != "done"]
     clock = Clock(machine.name, seconds.measurements())
@@ -61,21 +61,22 @@ def prepare(
     return Prepared(runs, iterations, expected)
 
 
+def refuse(path: Path, machine: Machine, wish: Wish) -> None:
+    """Raise a ValueError if the user wants what the study or the machine does not allow."""
+    refuse_other_runs(Study(path), wish.seeds_per_run)
+    if machine.gpus and (wish.side_by_side or 1) > 1 and not machine.mps:
+        raise ValueError(
+            f"--side-by-side needs NVIDIA's Multi-Process Service, but {MPS_CONTROL} is not on the "
+            "PATH. Leave the option out to compute one run after another"
+        )
+
+
 def refuse_other_runs(study: Study, seeds_per_run: int | None) -> None:
     """Raise a ValueError if the user gives the seeds of a run for a study that has its runs."""
     if seeds_per_run and study.has_index():
         raise ValueError(
             f"{study.path} has its runs already. --seeds-per-run is for a new study: leave it out, "
             "or choose another --output"
-        )
-
-
-def refuse_impossible(machine: Machine, wish: Wish) -> None:
-    """Raise a ValueError if runs are wanted side by side on a GPU that cannot be shared."""
-    if machine.gpus and (wish.side_by_side or 1) > 1 and not machine.mps:
-        raise ValueError(
-            f"--side-by-side needs NVIDIA's Multi-Process Service, but {MPS_CONTROL} is not on the "
-            "PATH. Leave the option out to compute one run after another"
         )
 
 

@@ -62,6 +62,7 @@ class Local:
 
     def run(self) -> Result:
         """Compute the unfinished runs, and return the result."""
+        preparing.refuse(self.path, devices.find(), self.wish)  # before the lock, which is a file
         with lock.locked(self.path):
             prepared = self._prepared()
             study = open_study(self.path, self.plan, prepared.runs)

@@ -232,7 +232,7 @@ def open_study(path: Path, plan: Plan, runs: Sequence[Item] | None = None) -> St
     if study.exists():
         if not study.has_index():
             study.write_items(first)
-        _refuse_strange_items(study, plan)
+        refuse_strange_items(study, plan)
         return study
     # The plan is written first: if the process ends here, the next start writes the index.
     directories.write_json(path / PLAN, {"format": FORMAT, **plan.to_json()})
@@ -240,7 +240,7 @@ def open_study(path: Path, plan: Plan, runs: Sequence[Item] | None = None) -> St
     return study
 
 
-def _refuse_strange_items(study: Study, plan: Plan) -> None:
+def refuse_strange_items(study: Study, plan: Plan) -> None:
     """Raise a RunError if a run in a study's index has a task or algorithm that is not planned.
 
     The user has trusted only the files that the plan names.

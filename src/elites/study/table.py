@@ -82,7 +82,7 @@ class Whole:
         state, known = self.study.state(item), self._work(item)
         if state == "failed":
             return 0.0, 0.0
-        at = read_progress(self.study, item)
+        at = None if known and state == "done" else read_progress(self.study, item)
         total, seconds = known or (at.total if at else 0, 1.0)
         if not total:
             return None
