@@ -9,7 +9,7 @@ FILES = [
     "presets",
 ]  # fmt: skip
 FOLDERS = [
-    "physics", "core", "interop", "tasks", "training", "runs", "study", "viewer", "cli"
+    "physics", "core", "interop", "tasks", "training", "runs", "study", "rendering", "viewer", "cli"
 ]  # fmt: skip
 ORDER = [*FILES[:-1], "physics", "core", "presets", *FOLDERS[2:]]
 

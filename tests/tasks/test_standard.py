@@ -109,9 +109,9 @@ def test_a_recording_of_a_brax_robot_is_one_robot():
     network = networks.policy(task.observation_size, task.action_size, (4,))
     asked = RecordingRequest(network, np.zeros(network.size, np.float32), np.ones(1, np.float32))
     (recording,) = record(task, asked)
-    assert recording["fitness"] == 8.0
-    packed = recording["poses"]
-    assert (packed["frames"], packed["bodies"]) == (9, 4)
+    assert recording.fitness == 8.0
+    assert recording.poses.shape == (9, 4, 7)
+    packed = recording.to_json()["poses"]
     numbers = np.frombuffer(base64.b64decode(packed["numbers"]), "<i2").reshape(9, 4, 7) / 32767
     places, turns = numbers[..., :3] * packed["scale"], numbers[..., 3:]
     np.testing.assert_allclose(np.linalg.norm(turns, axis=-1), 1.0, atol=1e-3)

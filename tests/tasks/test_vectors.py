@@ -88,9 +88,9 @@ def test_a_vector_of_a_numpy_function_can_be_shown():
     asked = recording.RecordingRequest(problem(task).policy(()), x, np.zeros(2, np.float32))
     (found,) = recording.record(task, asked)
     fitness, reached = arm(x[None])
-    assert found["fitness"] == pytest.approx(float(fitness[0]), rel=1e-5)
-    assert found["reached"] == pytest.approx(reached[0].tolist(), rel=1e-5)
-    assert (found["steps"], found["poses"]) == (1, None)
+    assert found.fitness == pytest.approx(float(fitness[0]), rel=1e-5)
+    assert found.reached == pytest.approx(reached[0].tolist(), rel=1e-5)
+    assert (found.steps, found.poses) == (1, None)
 
 
 def mirrored(x):

@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from browser import browsing, drawn, errors, needs_browser
 from page import SCENES, click_map, numbers, on_map, ready, repeating, serving, watched
@@ -87,6 +88,23 @@ def test_the_page_says_what_it_shows_and_asks_no_other_host(opened, server, know
     # The seed that is shown first is the one with the best score.
     scores = {s: sum(v or 0 for v in archives[s, last]["fitness"]) for s in about["seeds"]}
     assert chosen_seed(page) == max(scores, key=scores.__getitem__)
+
+
+def test_a_button_saves_elite_and_actor_as_a_film(opened, known):
+    page, _, complaints = opened
+    seed, last = chosen_seed(page), known[0]["iterations"][-1]
+    assert page.locator("#film").is_disabled()
+    cell, share = places(known, seed, last, filled=True)[0]
+    click_map(page, share)
+    watched(page)
+    with page.expect_download() as saved:
+        page.locator("#film").click()
+    assert saved.value.suggested_filename == f"run_{cell}.gif"
+    with Image.open(saved.value.path()) as film:
+        assert film.size == (800, 300)  # two panels
+        assert film.n_frames > 20
+    assert page.locator("#film").is_enabled()
+    assert errors(complaints) == []
 
 
 def test_a_filled_cell_plays_its_elite_beside_the_distilled_policy(opened, known):

@@ -3,6 +3,7 @@
     train.py       train, resume, distil, demo
     runs.py        evaluate, calibrate, plot, export, info, pack, unpack
     view.py        view
+    render.py      render
     study.py       study, report
     catalogue.py   tasks, algorithms; describe.py writes their text
     completion.py  completion, for shells
@@ -35,7 +36,7 @@ from typing import Any
 
 import elites
 from elites import output
-from elites.cli import catalogue, completion, parsing, runs, study, train, view
+from elites.cli import catalogue, completion, parsing, render, runs, study, train, view
 from elites.core.catalogue import suggestion
 from elites.runs.directory import RunError
 from elites.runs.signals import Interrupted
@@ -50,6 +51,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "plot": runs.plot,
     "export": runs.export,
     "view": view.view,
+    "render": render.render,
     "info": runs.info,
     "pack": runs.pack,
     "unpack": runs.unpack,

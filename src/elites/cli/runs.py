@@ -18,6 +18,8 @@ from elites.words import amount, columns, counted, quoted
 def evaluate(
     run: RunPath,
     checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
+    interpolate: bool = False,
+    points: int = 2500,
     device: Device = "auto",
     trust_task: bool = False,
 ) -> None:
@@ -26,16 +28,23 @@ def evaluate(
     Args:
         run: Run directory.
         checkpoint: Iteration to evaluate. Its tables are written to a separate directory.
+        interpolate: Ask the actor for descriptors all over the space instead, and compare what it
+            reaches by the distance to the nearest elite.
+        points: With --interpolate, number of descriptors to ask for.
         device: Device to compute on. On the training device, an archive is reproduced to the bit,
             unless its simulator does not repeat episodes.
         trust_task: Run the file of the task or algorithm that the run names, and remember its
             contents as trusted. Needed for runs of other people.
     """
     directory = directories.existing(run)
+    if points < 1:
+        raise ValueError(f"--points must be at least 1, got {points}")
     config = trusted_config(directory, trust_task)
     from elites.runs import evaluation, job
 
     job.choose_device(device)
+    if interpolate:
+        return _interpolate(directory, checkpoint, points)
     folder = evaluation.reevaluate(directory, checkpoint)
     iteration = evaluation.iteration_of(folder)
     print(f"{run}, iteration {iteration}, {counted(config.seeds, 'seed')}")
@@ -43,6 +52,24 @@ def evaluate(
     if note := evaluation.note(directory):
         print(note)
     print(f"tables: {folder / 'metrics.csv'}, {folder / 'cells.csv'}")
+
+
+def _interpolate(directory: RunDirectory, checkpoint: int | None, points: int) -> None:
+    """Measure the actor of a run between its elites, and print the results."""
+    from elites.runs import figures, interpolating
+
+    found, iteration = interpolating.interpolate(directory, checkpoint, points)
+    asked = counted(len(found.requests), "request")
+    print(f"{directory.path}, iteration {iteration}, {asked} to each actor")
+    print("\n".join(columns(interpolating.table(found), right=(1, 2, 3, 4))))
+    print(
+        f"One spacing of cells is {found.spacing:.3g}. Errors are medians, and a request is hit if "
+        "its error is below one spacing"
+    )
+    folder = directory.interpolation
+    print(f"tables: {folder / 'requests.csv'}, {folder / 'metrics.csv'}")
+    for path in figures.draw_interpolation(directory, iteration):
+        print(f"figure: {path}  (and .pdf)")
 
 
 def calibrate(

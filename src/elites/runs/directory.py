@@ -10,6 +10,7 @@
     snapshots/         fitness, descriptors and origin of the archive at every checkpoint
     kernels/           kernels that the GPU compiler chose, so that the next process uses the same
     evaluation/        the paper's metrics and a table of all cells, written by `elites evaluate`
+    interpolation/     how the actor does between elites, written by `elites evaluate --interpolate`
     calibration/       requests at which the actor hits the cells, written by `elites calibrate`
     figures/           written by `elites plot`
     summary.md         a summary for people
@@ -54,7 +55,9 @@ LONGEST_TEXT = 1000  # of a task or an algorithm, when it is shown
 _FILES = (
     CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, *OLD_NAMES.values()
 )  # fmt: skip
-_FOLDERS = r"checkpoints|snapshots|kernels|events|figures|calibration|evaluation(_\d{9})?"
+_FOLDERS = (
+    r"checkpoints|snapshots|kernels|events|figures|calibration|interpolation|evaluation(_\d{9})?"
+)
 LAYOUT = rf"(?!checkpoints/last$)({'|'.join(map(re.escape, _FILES))}|{_FOLDERS})(/(?s:.*))?"
 """Pattern of the paths inside of a run that must not be links. elites makes checkpoints/last."""
 
@@ -107,6 +110,11 @@ class RunDirectory:
     def calibration(self) -> Path:
         """Path of the folder with the calibrated requests to the actor."""
         return self.path / "calibration"
+
+    @property
+    def interpolation(self) -> Path:
+        """Path of the folder with the actor's results between elites."""
+        return self.path / "interpolation"
 
     @property
     def figures(self) -> Path:

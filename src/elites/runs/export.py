@@ -22,7 +22,7 @@ from elites.runs import calibrating, formats
 from elites.runs.config import seed_index
 from elites.runs.directory import RunDirectory, RunError, replacing
 from elites.runs.formats import Network
-from elites.training import Actor, Elite, Run
+from elites.training import Actor, Elite, Run, SeedResult
 
 TOLERANCE = 1e-5
 """Largest allowed difference between the actions of an exported file and those of JAX."""
@@ -53,17 +53,7 @@ def choose(
             information["descriptor_low"] = list(problem.descriptor_low)
             information["descriptor_high"] = list(problem.descriptor_high)
         return result.actor, information
-    if cell is not None:
-        elites = {elite.cell: elite for elite in result.archive}
-        if cell not in elites:
-            total = len(result.archive.arrays.fitness)
-            why = "is empty" if 0 <= cell < total else f"does not exist: there are {total}"
-            raise ValueError(f"--cell {cell} {why}")
-        elite = elites[cell]
-    elif descriptor:
-        elite = result.archive.nearest(descriptor)
-    else:
-        elite = result.archive.best()
+    elite = choose_elite(result, cell, descriptor)
     reached = [round(float(value), 6) for value in elite.descriptor]
     known = f"fitness {elite.fitness:.6g}, descriptor {reached}"
     information |= {
@@ -73,6 +63,18 @@ def choose(
         "descriptor": reached,
     }
     return elite, information
+
+
+def choose_elite(result: SeedResult, cell: int | None, descriptor: Sequence[float]) -> Elite:
+    """Return the elite of a cell, the one nearest to a descriptor, or else the fittest."""
+    if cell is not None:
+        elites = {elite.cell: elite for elite in result.archive}
+        if cell not in elites:
+            total = len(result.archive.arrays.fitness)
+            why = "is empty" if 0 <= cell < total else f"does not exist: there are {total}"
+            raise ValueError(f"--cell {cell} {why}")
+        return elites[cell]
+    return result.archive.nearest(descriptor) if descriptor else result.archive.best()
 
 
 def actor_at(

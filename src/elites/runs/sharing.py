@@ -27,7 +27,7 @@ _LAYOUT = re.compile(
     r"(config|facts|resolved|environment)\.json|(metrics|reevaluations|reach)\.csv|summary\.md"
     r"|events/seed_\d+/events\.out\.tfevents\.[\d.]+"
     r"|checkpoints/\d{9}/(weights\.npz|state\.npz|manifest\.json)|snapshots/\d{9}\.npz"
-    r"|evaluation(_\d{9})?/(metrics|cells)\.csv|calibration/(metrics|requests)\.csv|figures/[a-z_]+\.(png|pdf)|kernels/[\w.-]+"
+    r"|evaluation(_\d{9})?/(metrics|cells)\.csv|(calibration|interpolation)/(metrics|requests)\.csv|figures/[a-z_]+\.(png|pdf)|kernels/[\w.-]+"
 )
 _DAMAGE = (
     zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OverflowError, zlib.error,

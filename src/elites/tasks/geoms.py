@@ -46,7 +46,9 @@ def scene(model: Any, dt: float, poses: Callable[[TaskState], Array]) -> Scene:
 
     rows = moving(model) - 1
     names = tuple(_name(model, body) for body in rows + 1)
-    return Scene(names, shapes(model), dt, lambda state: poses(state)[rows])
+    places = {int(body): row for row, body in enumerate(rows + 1)}
+    parents = tuple(places.get(int(model.body_parentid[body])) for body in rows + 1)
+    return Scene(names, shapes(model), dt, lambda state: poses(state)[rows], parents=parents)
 
 
 def poses_of(model: Any, data: Any) -> np.ndarray:

@@ -33,6 +33,31 @@ class Scene:
     """Function that returns the poses [B, 7]: position in m, then quaternion w, x, y, z."""
     camera: Literal["follow", "fixed"] = "follow"
     """Camera that the page starts with: one that follows the first body, or one that sees all."""
+    parents: tuple[int | None, ...] = ()
+    """Row of the body that each body hangs on, or None. Empty if that is not known."""
+
+    def limbs(self) -> list[int]:
+        """Return the number of each body's limb. The trunk is 0.
+
+        A limb begins below a body that carries several others. Where it is not known which body
+        hangs on which, the first body is the trunk and the others are one limb.
+        """
+        if not self.parents:
+            return [min(row, 1) for row in range(len(self.bodies))]
+        children = [self.parents.count(row) for row in range(len(self.bodies))]
+        found: list[int] = []
+        for parent in self.parents:  # a body comes after its parent
+            if parent is None:
+                found.append(0)
+            elif children[parent] > 1:
+                found.append(max(found) + 1)
+            else:
+                found.append(found[parent])
+        return found
+
+    def limb_ends(self) -> list[bool]:
+        """Return, for each body, whether no other body hangs on it. A foot is such an end."""
+        return [bool(self.parents) and row not in self.parents for row in range(len(self.bodies))]
 
     def to_json(self) -> dict[str, Any]:
         """Return the scene without its function, as a dictionary that JSON can represent."""
@@ -40,6 +65,8 @@ class Scene:
             "dt": float(self.dt),
             "camera": self.camera,
             "bodies": list(self.bodies),
+            "limbs": self.limbs(),
+            "limb_ends": self.limb_ends(),
             "shapes": [_shape(shape) for shape in self.shapes],
         }
 
@@ -52,7 +79,14 @@ def scene_of(task: Task) -> Scene | None:
     own, model, bodies = task.scene, task.body_model, task.bodies
     if own is not None or model is None or bodies is None:
         return own() if callable(own) else own
-    return Scene(model.bodies, model.shapes, model.dt, lambda state: bodies(state)[:7].T)
+    parents = dict(zip(model.joints.child.tolist(), model.joints.parent.tolist(), strict=True))
+    return Scene(
+        model.bodies,
+        model.shapes,
+        model.dt,
+        lambda state: bodies(state)[:7].T,
+        parents=tuple(parents.get(row) for row in range(len(model.bodies))),
+    )
 
 
 def _shape(shape: Shape) -> dict[str, Any]:

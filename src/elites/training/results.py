@@ -22,10 +22,11 @@ from elites.core.reevaluation import Reevaluation
 from elites.core.types import Array
 from elites.interop.tables import MetricsTable
 from elites.tasks.task import Task
-from elites.training import calibrating
+from elites.training import calibrating, interpolating
 from elites.training.builders import Builder
 from elites.training.calibrating import Calibrated
 from elites.training.elites import Elite, Elites, checked_descriptor, checked_observation
+from elites.training.interpolating import Interpolated
 from elites.training.keys import reevaluation_keys, seed_keys
 from elites.training.seeds import Batched
 
@@ -237,6 +238,20 @@ class Run(Generic[S]):
         return calibrating.calibrate(
             self._batched, self.archives, self.actors, keys, self.best, rounds, progress
         )
+
+    def interpolate(self, points: int = interpolating.POINTS) -> Interpolated:
+        """Ask the actor for about `points` descriptors all over the space and return its results.
+
+        They show how well it performs behaviours between and beyond the elites. Raises a ValueError
+        if the run has no actor that takes a descriptor.
+        """
+        if self.actors is None or not self.algorithm.conditioned:
+            raise ValueError(
+                f"{self.algorithm.name} trains no actor that takes a descriptor, so there is "
+                "nothing to interpolate. 'elites distil' fits one to the archive"
+            )
+        keys = reevaluation_keys(seed_keys(self.seeds))
+        return interpolating.interpolate(self._batched, self.archives, self.actors, keys, points)
 
     def save(
         self, directory: Path | str, *, task: str | None = None, algorithm: str | None = None

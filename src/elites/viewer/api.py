@@ -41,6 +41,11 @@ def endpoints(run: RunDirectory, player: Player) -> dict[str, Callable[[Query], 
         """Return recordings of the actor at the queried descriptor, and of the nearest elite."""
         return player.request(*snapshot(query), read_descriptor(query), *sender(query))
 
+    def film(query: Query):
+        """Return a film of the elite in the queried cell, and of the actor beside it."""
+        descriptor = read_descriptor(query) if "descriptor" in query else None
+        return player.film(*snapshot(query), read_integer(query, "cell"), descriptor)
+
     def snapshot(query: Query) -> tuple[int, int]:
         """Return the iteration and the seed that a query names."""
         return read_integer(query, "iteration"), read_integer(query, "seed")
@@ -56,6 +61,7 @@ def endpoints(run: RunDirectory, player: Player) -> dict[str, Callable[[Query], 
         "/api/metrics": metrics,
         "/api/watch": watch,
         "/api/request": request,
+        "/api/film": film,
     }
     return {path: _for_this_run(run, player, endpoint) for path, endpoint in known.items()}
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import threading
 from collections.abc import Iterator
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from elites import references
-from elites.core import networks
+from elites.rendering import movie
 from elites.runs import checkpoint as checkpoints
 from elites.runs import saved
 from elites.runs.checkpoint import WEIGHTS, CheckpointError
 from elites.runs.directory import RunDirectory, RunError
 from elites.tasks.scenes import scene_of
-from elites.training import Elites, Run, SeedResult
-from elites.viewer import data
+from elites.training import Elites, Run
+from elites.viewer import data, filming
 from elites.viewer.data import NotFoundError, to_lists
-from elites.viewer.recording import RecordingRequest, record
+from elites.viewer.recording import RecordingRequest, actor_request, record
 
 
 class Player:
@@ -86,7 +86,7 @@ class Player:
             network = result.archive.algorithm.policy
             descriptor = np.array(self.task.descriptor_low, np.float32)
             zero = RecordingRequest(network, np.zeros(network.size, np.float32), descriptor)
-            self._record(zero, _actor(result, descriptor))
+            self._record(zero, actor_request(result, descriptor))
 
     def _record(self, *requests: RecordingRequest | None) -> list[dict[str, Any] | None]:
         """Return recordings of at most two policies, one for each request. See `record`.
@@ -95,7 +95,8 @@ class Player:
         the task is the user's own.
         """
         try:
-            return record(self.task, *requests)
+            found = record(self.task, *requests)
+            return [None if recording is None else recording.to_json() for recording in found]
         except Exception as error:
             raise RunError(f"the rollout failed: {references.described(error)}") from error
 
@@ -139,7 +140,7 @@ class Player:
             policy = RecordingRequest(
                 result.archive.algorithm.policy, stored.policies[cell], descriptor
             )
-            elite, actor = self._record(policy, _actor(result, descriptor))
+            elite, actor = self._record(policy, actor_request(result, descriptor))
             return {"elite": {**(elite or {}), **_stored(result.archive, cell)}, "actor": actor}
 
     def request(
@@ -153,7 +154,7 @@ class Player:
         requested = self._check_descriptor(descriptor)
         with self._rollout(page, count):
             result = self._load(iteration).seed(data.seed_index(self.run, seed))
-            policy = _actor(result, requested)
+            policy = actor_request(result, requested)
             if policy is None:
                 raise NotFoundError(
                     f"{result.archive.algorithm.name} trains no policy that takes a descriptor"
@@ -166,6 +167,26 @@ class Player:
             )
             stored = _stored(result.archive, nearest.cell)
             return {"elite": {**(elite or {}), **stored}, "actor": actor}
+
+    def film(
+        self, iteration: int, seed: int, cell: int, descriptor: list[float] | None = None
+    ) -> dict[str, Any]:
+        """Return a GIF of a cell's elite and of the actor beside it, in base64.
+
+        If a descriptor is given, the actor is asked for it. Otherwise it is asked for that of the
+        elite. Without an actor that takes a descriptor, the elite is alone.
+        """
+        if descriptor is not None:
+            self._check_descriptor(descriptor)
+        with self._rollout_lock:
+            result = self._load(iteration).seed(data.seed_index(self.run, seed))
+            elite = next((e for e in result.archive if e.cell == cell), None)
+            if elite is None:
+                raise NotFoundError(f"there is no elite in a cell {cell}")
+            conditioned = result.actor is not None and result.actor.conditioned
+            casting = filming.cast(result, [elite], descriptor or (), actor=conditioned)
+            film = filming.of(self.task, casting)
+        return {"gif": base64.b64encode(movie.gif(film.pictures, film.seconds)).decode("ascii")}
 
     def _check_descriptor(self, descriptor: list[float]) -> np.ndarray:
         """Return a descriptor as an array [D]. Raises a ValueError if the task cannot have it."""
@@ -209,23 +230,6 @@ class Player:
                 f"the policies of iteration {iteration} are not kept. Policies are kept for "
                 f"{' and '.join(map(str, kept)) or 'no iteration'}"
             )
-
-
-def _actor(result: SeedResult, requested: np.ndarray) -> RecordingRequest | None:
-    """Return a request to record a seed's actor at a descriptor [D].
-
-    Returns None if the algorithm trains no descriptor-conditioned actor.
-    """
-    actor = result.actor
-    if actor is None or not actor.conditioned:
-        return None
-    learner, problem = actor.algorithm.main_td3, actor.algorithm.problem
-    assert learner is not None
-    # With the descriptor folded into its weights, the actor is an ordinary policy.
-    condition = problem.normalise(jnp.asarray(requested)[None])
-    policy = networks.fold(learner.actor, jnp.asarray(actor.parameters), condition)[0]
-    network = networks.folded(learner.actor, problem.descriptor_size)
-    return RecordingRequest(network, np.asarray(policy), requested)
 
 
 def _stored(archive: Elites, cell: int) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """Run policies again and record their poses for display.
 
-At most two policies are simulated together, in the smallest batch in which the result of a robot
-does not depend on its position. Everything runs on the CPU. If the run was trained on a CPU of the
-same kind, the results agreed to the bit in all comparisons, although training uses larger batches
-(tests/viewer compares one). A GPU rounds differently, and the difference can grow to metres. The
-page therefore shows the reached descriptor beside the requested one.
+The page simulates at most two policies together, in the smallest batch in which the result of a
+robot does not depend on its position. Everything runs on the CPU. If the run was trained on a CPU
+of the same kind, the results agreed to the bit in all comparisons, although training uses larger
+batches (tests/viewer compares one). A GPU rounds differently, and the difference can grow to
+metres. The page therefore shows the reached descriptor beside the requested one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from elites.core.types import Evaluation, Outside, padded_size
 from elites.tasks import rollout
 from elites.tasks.scenes import scene_of
 from elites.tasks.task import Task, TaskState
+from elites.training import SeedResult
 from elites.viewer.data import to_lists
-
-BATCH = padded_size(1)
 
 
 class RecordingRequest(NamedTuple):
@@ -36,48 +35,73 @@ class RecordingRequest(NamedTuple):
     descriptor: np.ndarray  # [D]
 
 
-def record(task: Task, *requests: RecordingRequest | None) -> list[dict[str, Any] | None]:
-    """Return recordings of at most two policies on a task, one for each request.
+class Recording(NamedTuple):
+    """A recorded episode. Fitness, reached descriptor and error mean nothing if it is not valid."""
+
+    fitness: float
+    valid: bool
+    steps: int
+    requested: np.ndarray  # [D]
+    reached: np.ndarray  # [D]
+    error: float
+    poses: np.ndarray | None  # [steps + 1, B, 7], or None if there is nothing to draw
+    path: np.ndarray | None  # [steps + 1, D] descriptors of the states
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the recording as a dictionary for the page."""
+        return {
+            "fitness": self.fitness if self.valid else None,
+            "valid": self.valid,
+            "steps": self.steps,
+            "requested": to_lists(self.requested),
+            "reached": to_lists(self.reached) if self.valid else None,
+            "error": self.error if self.valid else None,
+            "poses": None if self.poses is None else pack_poses(self.poses),
+            "path": None if self.path is None else to_lists(self.path),
+        }
+
+
+def record(task: Task, *requests: RecordingRequest | None) -> list[Recording | None]:
+    """Return recordings of policies on a task, one for each request.
 
     The recording of a request that is None is None. Policies are simulated together if their
     networks have the same shape.
     """
-    recordings: list[dict[str, Any] | None] = [None] * len(requests)
+    recordings: list[Recording | None] = [None] * len(requests)
     for network in {request.network for request in requests if request is not None}:
         chosen = [(i, r) for i, r in enumerate(requests) if r and r.network == network]
         rows = np.stack([request.policy for _, request in chosen])
         if task.outside is not None:
             evaluation, measured = _outside(task.outside, network, rows)
         else:
-            rows = np.resize(rows, (BATCH, network.size))
-            evaluation, measured = jax.tree.map(np.asarray, _compiled(task, network)(rows))
+            shown = max(len(rows), 2)  # the page, which asks for one or two, compiles only once
+            rows = np.resize(rows, (padded_size(shown), network.size))
+            run = _compiled(task, network, shown)
+            evaluation, measured = jax.tree.map(np.asarray, run(rows))
         for row, (i, request) in enumerate(chosen):
             recordings[i] = _recording(task, request.descriptor, evaluation, measured, row)
     return recordings
 
 
-def _recording(task: Task, requested: np.ndarray, evaluation, measured, row: int) -> dict[str, Any]:
-    """Return the recording of one robot of a batch, as a dictionary for the page.
+def _recording(task: Task, requested: np.ndarray, evaluation, measured, row: int) -> Recording:
+    """Return the recording of one robot of a batch.
 
-    It has the fitness, the number of steps, the reached descriptor, its error, the poses and the
-    path. `evaluation` and `measured` are the results of the whole batch, and `row` is the robot's
+    `evaluation` and `measured` are the results of the whole batch, and `row` is the robot's
     position in it.
     """
-    steps, valid = int(evaluation.steps[row]), bool(evaluation.valid[row])
+    steps, (poses, path) = int(evaluation.steps[row]), measured
     reached = evaluation.descriptors[row]
-    error = np.linalg.norm(rollout.problem(task).weights * (reached - requested))
-    poses, path = measured
-    return {
-        "fitness": float(evaluation.fitness[row]) if valid else None,
-        "valid": valid,
-        "steps": steps,
-        "requested": to_lists(requested),
-        "reached": to_lists(reached) if valid else None,
-        "error": float(error) if valid else None,
-        "poses": None if poses is None else pack_poses(poses[: steps + 1, row]),
+    return Recording(
+        float(evaluation.fitness[row]),
+        bool(evaluation.valid[row]),
+        steps,
+        requested,
+        reached,
+        float(np.linalg.norm(rollout.problem(task).weights * (reached - requested))),
+        None if poses is None else poses[: steps + 1, row],
         # A mean descriptor has no path: those of the single states do not lead to it.
-        "path": to_lists(path[: steps + 1, row]) if task.episode_descriptor == "final" else None,
-    }
+        path[: steps + 1, row] if task.episode_descriptor == "final" else None,
+    )
 
 
 def _outside(runner: Outside, network: MLP, policies: np.ndarray) -> tuple[Evaluation, Any]:
@@ -94,11 +118,11 @@ def _outside(runner: Outside, network: MLP, policies: np.ndarray) -> tuple[Evalu
 
 
 @functools.lru_cache(maxsize=8)
-def _compiled(task: Task, network: MLP):
-    """Return a compiled function that rolls out policies [BATCH, P] on a task.
+def _compiled(task: Task, network: MLP, shown: int):
+    """Return a compiled function that rolls out policies [n, P] on a task.
 
-    The function returns the evaluation of all policies and, for the first two, the poses [T, 2, B,
-    7] of the bodies and the descriptors [T, 2, D] of the states.
+    The function returns the evaluation of all policies and, for the first ones, `shown` of them,
+    the poses [T, shown, B, 7] of the bodies and the descriptors [T, shown, D] of the states.
     """
     scene = scene_of(task)
 
@@ -109,7 +133,7 @@ def _compiled(task: Task, network: MLP):
     @jax.jit
     def run(policies):
         # All robots use one key: in a stochastic task, elite and actor start in the same state.
-        keys = jnp.repeat(jax.random.key(0)[None], BATCH, axis=0)
+        keys = jnp.repeat(jax.random.key(0)[None], len(policies), axis=0)
         layers = networks.unflatten(network, policies)
         evaluation, measured = rollout.record(
             task,
@@ -117,11 +141,30 @@ def _compiled(task: Task, network: MLP):
             keys,
             measure,
         )
-        start = jax.vmap(lambda key: measure(task.reset(key)))(keys[:2])
-        measured = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b[:, :2]]), start, measured)
+        start = jax.vmap(lambda key: measure(task.reset(key)))(keys[:shown])
+        measured = jax.tree.map(
+            lambda a, b: jnp.concatenate([a[None], b[:, :shown]]), start, measured
+        )
         return evaluation._replace(transitions=None), measured
 
     return run
+
+
+def actor_request(result: SeedResult, requested: np.ndarray) -> RecordingRequest | None:
+    """Return a request to record a seed's actor at a descriptor [D].
+
+    Returns None if the algorithm trains no descriptor-conditioned actor.
+    """
+    actor = result.actor
+    if actor is None or not actor.conditioned:
+        return None
+    learner, problem = actor.algorithm.main_td3, actor.algorithm.problem
+    assert learner is not None
+    # With the descriptor folded into its weights, the actor is an ordinary policy.
+    condition = problem.normalise(jnp.asarray(requested)[None])
+    policy = networks.fold(learner.actor, jnp.asarray(actor.parameters), condition)[0]
+    network = networks.folded(learner.actor, problem.descriptor_size)
+    return RecordingRequest(network, np.asarray(policy), requested)
 
 
 def pack_poses(poses: np.ndarray) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import { filterByFitness, map, showArchive, showColours } from "./archive.js";
 import { forgetThemeColours } from "./colours.js";
 import { $ } from "./dom.js";
+import { saveFilm } from "./film.js";
 import { newestPlayable } from "./follow.js";
 import { attempt, showMessage } from "./messages.js";
 import { curves, showCurves } from "./metrics.js";
@@ -60,6 +61,7 @@ function connectMap() {
 }
 
 function connectPlayback() {
+  $("film").addEventListener("click", saveFilm);
   $("play").addEventListener("click", () => (state.playback.playing ? stopPlayback() : startPlayback()));
   $("frame").addEventListener("input", () => {
     stopPlayback();

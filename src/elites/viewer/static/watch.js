@@ -2,6 +2,7 @@
 
 import { map, selectCell, showTrajectories } from "./archive.js";
 import { $ } from "./dom.js";
+import { enableFilm } from "./film.js";
 import { catchUp } from "./follow.js";
 import { clickRequests, readDescriptor, writeDescriptor } from "./form.js";
 import { attempt, showMessage } from "./messages.js";
@@ -105,13 +106,16 @@ function showRecordings({ elite, actor }, titles, chosen) {
   frameBoth();
   // The trajectory of the actor is drawn last, above that of the elite.
   const recordings = [["elite", elite], ["actor", actor]].filter(([, recording]) => recording);
-  state.shown = { ...chosen, trajectories: recordings.map(([colour, recording]) => ({ colour, ...recording })) };
+  const film = elite && state.stages ? { ...chosen, cell: elite.cell } : null;
+  if (film && actor && String(actor.requested) !== String(elite.stored_descriptor)) film.descriptor = actor.requested.join(",");
+  state.shown = { ...chosen, film, trajectories: recordings.map(([colour, recording]) => ({ colour, ...recording })) };
   showTrajectories();
   $("selection").textContent = recordings
     .map(([who, { fitness, reached, error }]) => `${titles[who]}: fitness ${formatNumber(fitness)}, reached `
       + `${formatVector(reached)}, error ${formatNumber(error)}.`)
     .join(" ");
   enablePlayback(state.stages !== null);
+  enableFilm(true);
   document.body.dataset.watching = "ready";
   setFrames(Math.max(...recordings.map(([, { steps }]) => steps + 1)));
   if (state.stages) startPlayback();
@@ -128,6 +132,7 @@ function interrupt() {
   state.shown = null;
   showTrajectories();
   enablePlayback(false);
+  enableFilm(false);
 }
 
 /** Stop the playback and remove the recordings of elite and actor from their stages. */

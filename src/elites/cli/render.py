@@ -1,0 +1,112 @@
+"""Command that films the behaviours of a run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Literal
+
+from elites.cli.common import RunPath, shown, trusted_config
+from elites.runs import directory as directories
+from elites.runs.config import seed_index
+from elites.words import amount, counted
+
+_MOST = 400  # robots of a gallery
+_SIDES = 16, 4096  # least and most pixels of a side
+
+
+def render(
+    run: RunPath,
+    output: Annotated[Path | None, shown("FILE", "a GIF in the figures of the run")] = None,
+    cell: Annotated[int | None, shown("INT", "none")] = None,
+    descriptor: Annotated[tuple[float, ...], shown("FLOAT ...", "none")] = (),
+    actor: bool = False,
+    beside: bool = False,
+    gallery: Annotated[int | None, shown("INT", "none")] = None,
+    layout: Literal["auto", "together", "panels"] = "auto",
+    size: Annotated[tuple[int, int] | None, shown("WIDTH HEIGHT", "depends on the film")] = None,
+    speed: float = 1.0,
+    seed: Annotated[int | None, shown("INT", "the one with the highest QD-score")] = None,
+    checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
+    trust_task: bool = False,
+) -> None:
+    """Film behaviours of a run as a GIF or MP4 file. Needs neither a display nor a browser.
+
+    Without --cell, --descriptor and --gallery, the elite with the highest fitness is filmed.
+
+    Args:
+        run: Run directory.
+        output: File to write. Its suffix, .gif or .mp4, chooses the format.
+        cell: Film the elite of this cell.
+        descriptor: Film the elite nearest to this descriptor, in task units.
+        actor: Film the actor instead, asked for the descriptor or for that of the cell's elite.
+        beside: Film the elite and the actor that imitates it side by side.
+        gallery: Film this number of behaviours, spread over the archive, at once.
+        layout: Show a gallery in one world (together) or each robot in its own panel. By default,
+            robots are in one world if their descriptor is the place where they end.
+        size: Size of the film in pixels, of each panel if there are several.
+        speed: Speed of the film; 2 is twice as fast as the robot.
+        seed: Seed to take policies from.
+        checkpoint: Iteration of the checkpoint to read.
+        trust_task: Run the file of the task or algorithm that the run names, and remember its
+            contents as trusted. Needed for runs of other people.
+    """
+    directory = directories.existing(run)
+    _check(cell, descriptor, actor, beside, gallery, layout, size, speed)
+    name = _name(cell, descriptor, actor, beside, gallery)
+    from elites.rendering import movie
+
+    target = output if output is not None else directory.figures / f"{name}.gif"
+    if output is None:
+        directory.figures.mkdir(exist_ok=True)
+    movie.check(target, replace=output is None)
+    trusted_config(directory, trust_task)
+    from elites.runs import export, job, saved
+    from elites.viewer import filming
+
+    job.choose_device("cpu")  # a GPU may be training
+    task = saved.Reader(directory).task
+    filming.drawable(task)
+    results, _ = saved.load_checkpoint(directory, checkpoint)
+    index = results.best if seed is None else seed_index(results.seeds, seed)
+    result = results.seed(index)
+    if gallery is not None:
+        elites = filming.spread(result.archive, gallery)
+    else:
+        elites = [export.choose_elite(result, cell, descriptor)]
+    casting = filming.cast(result, elites, descriptor, with_elite=not actor, actor=actor or beside)
+    film = filming.of(task, casting, layout, size, speed)
+    print(f"{target}: {counted(film.frames, 'picture')}, {amount(film.write(target))}")
+
+
+def _check(cell, descriptor, actor, beside, gallery, layout, size, speed) -> None:
+    """Raise a ValueError if options conflict or a value is out of range."""
+    if cell is not None and descriptor:
+        raise ValueError("give --cell or --descriptor, not both")
+    if actor and beside:
+        raise ValueError("--beside films the actor too: give it without --actor")
+    if gallery is not None and (cell is not None or descriptor or beside):
+        raise ValueError(
+            "--gallery chooses the behaviours itself: give it without --cell, --descriptor and "
+            "--beside"
+        )
+    if gallery is not None and not 2 <= gallery <= _MOST:
+        raise ValueError(f"--gallery must be between 2 and {_MOST}, got {gallery}")
+    if layout != "auto" and gallery is None:
+        raise ValueError("--layout is for --gallery")
+    if size is not None and not all(_SIDES[0] <= side <= _SIDES[1] for side in size):
+        raise ValueError(
+            f"--size must be between {_SIDES[0]} and {_SIDES[1]} pixels, got {size[0]} {size[1]}"
+        )
+    if not (math.isfinite(speed) and 0.05 <= speed <= 20):
+        raise ValueError(f"--speed must be between 0.05 and 20, got {speed}")
+
+
+def _name(cell, descriptor, actor, beside, gallery) -> str:
+    """Return the name of a film, without its suffix."""
+    who = "actor" if actor else "elite_and_actor" if beside else "elite"
+    if gallery is not None:
+        return f"gallery_of_{'actors' if actor else 'elites'}"
+    if cell is not None:
+        return f"{who}_{cell}"
+    return "_".join([who, *(f"{value:g}" for value in descriptor)]) if descriptor else f"{who}_best"

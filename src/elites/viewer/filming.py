@@ -1,0 +1,206 @@
+"""Film the behaviours of a run: choose policies, roll them out, and draw them.
+
+choose -> Casting (who is shown)  ->  recordings (poses)  ->  pictures  ->  GIF or MP4 file
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from elites import references
+from elites.rendering import film, movie, shapes
+from elites.rendering.film import Take
+from elites.runs.directory import RunError
+from elites.tasks.scenes import Scene, scene_of
+from elites.tasks.task import Task
+from elites.training import Elite, SeedResult
+from elites.viewer.recording import Recording, RecordingRequest, actor_request, record
+
+SIZE, PANEL, WORLD = (400, 300), (240, 180), (640, 480)  # pixels: alone, in a panel, together
+_RATE, _PANEL_RATE = 20, 10  # most pictures a second; fewer where they have many pixels
+_COLUMNS = 6  # most panels in a row
+
+Layout = Literal["auto", "together", "panels"]
+
+
+class Casting(NamedTuple):
+    """Policies to be filmed: a title and a request to record it for each."""
+
+    titles: list[str]
+    requests: list[RecordingRequest]
+
+
+def of_elite(elite: Elite) -> tuple[str, RecordingRequest]:
+    """Return the title of an elite, and the request to record it."""
+    return f"elite of cell {elite.cell}", _request(elite)
+
+
+def of_actor(result: SeedResult, descriptor: ArrayLike) -> tuple[str, RecordingRequest]:
+    """Return the title of a seed's actor at a descriptor, and the request to record it."""
+    requested = np.asarray(descriptor, np.float32)
+    request = actor_request(result, requested)
+    if request is None:
+        raise ValueError(
+            f"{result.archive.algorithm.name} trains no policy that takes a descriptor. "
+            "Render an elite instead"
+        )
+    asked = ", ".join(f"{v:.3g}" for v in requested)
+    return f"actor, asked for {asked}", request
+
+
+def _request(elite: Elite) -> RecordingRequest:
+    """Return the request to record an elite."""
+    return RecordingRequest(elite.network, elite.policy, np.asarray(elite.descriptor))
+
+
+def cast(
+    result: SeedResult,
+    elites: Sequence[Elite],
+    descriptor: Sequence[float] = (),
+    with_elite: bool = True,
+    actor: bool = False,
+) -> Casting:
+    """Return the policies to film for each of some elites: itself, the actor, or both.
+
+    The actor is asked for the descriptor or, without one, for that of the elite.
+    """
+    casting = Casting([], [])
+    for elite in elites:
+        chosen = [of_elite(elite)] if with_elite else []
+        chosen += [of_actor(result, descriptor or elite.descriptor)] if actor else []
+        for title, request in chosen:
+            casting.titles.append(title)
+            casting.requests.append(request)
+    return casting
+
+
+def spread(elites: Sequence[Elite], count: int) -> list[Elite]:
+    """Return up to `count` elites that are far apart. The first is the fittest.
+
+    Each further one is the elite that is farthest from those chosen so far.
+    """
+    places = np.array([elite.descriptor for elite in elites], float)
+    places = (places - places.min(0)) / np.maximum(np.ptp(places, axis=0), 1e-12)
+    chosen = [int(np.argmax([elite.fitness for elite in elites]))]
+    distance = np.linalg.norm(places - places[chosen[0]], axis=1)
+    while len(chosen) < min(count, len(elites)):
+        chosen.append(int(np.argmax(distance)))
+        distance = np.minimum(distance, np.linalg.norm(places - places[chosen[-1]], axis=1))
+    return [elites[i] for i in chosen]
+
+
+class Film(NamedTuple):
+    """Pictures [height, width, 3] of a film, their number, and how long each is shown."""
+
+    pictures: Iterator[np.ndarray]
+    frames: int
+    seconds: float
+
+    def write(self, path: Path) -> int:
+        """Write the film to a GIF or MP4 file, and return its size in bytes."""
+        return movie.write(path, self.pictures, self.seconds)
+
+
+def of(
+    task: Task,
+    casting: Casting,
+    layout: Layout = "auto",
+    size: tuple[int, int] | None = None,
+    speed: float = 1.0,
+) -> Film:
+    """Record policies and return a film of them. Its pictures are drawn when they are read.
+
+    `size` is the width and height in pixels, of each panel if there are several. At `speed` 2, the
+    film runs twice as fast as the robot.
+    """
+    scene = drawable(task)
+    recordings = _recordings(task, casting)
+    kind = layout if layout != "auto" else _layout(task, recordings)
+    most = max(len(recording.poses) for recording in recordings if recording.poses is not None)
+    rate = _RATE if len(recordings) < 3 else _PANEL_RATE
+    every = max(round(speed / rate / scene.dt), 1)
+    frames = [*range(0, most - 1, every), most - 1]
+    takes = _takes(task, scene, casting, recordings, kind)
+    pictures = _pictures(scene, takes, frames, kind, size)
+    return Film(pictures, len(frames), every * scene.dt / speed)
+
+
+def drawable(task: Task) -> Scene:
+    """Return the scene of a task. Raises a ValueError if there is nothing to draw."""
+    scene = scene_of(task)
+    if scene is None:
+        raise ValueError(
+            f"task '{task.name}' has nothing to draw: it has no body model and no scene"
+        )
+    return scene
+
+
+def _recordings(task: Task, casting: Casting) -> list[Recording]:
+    """Return the recordings of all policies. Raises a RunError if the rollout fails."""
+    try:
+        found = record(task, *casting.requests)
+    except Exception as error:
+        raise RunError(f"the rollout failed: {references.described(error)}") from error
+    recordings = [recording for recording in found if recording is not None]
+    if any(recording.poses is None for recording in recordings):
+        raise RunError(f"task '{task.name}' reports no poses of its robot")
+    return recordings
+
+
+def _layout(task: Task, recordings: list[Recording]) -> Layout:
+    """Return how to show robots: in one world if their descriptor says where in it they end."""
+    is_place = task.descriptor_size == 2 and all(_ends_at_descriptor(r) for r in recordings)
+    return "together" if len(recordings) > 2 and is_place else "panels"
+
+
+def _ends_at_descriptor(recording: Recording) -> bool:
+    """Return whether the descriptors of a recording follow the robot's first body."""
+    if recording.path is None or recording.poses is None:
+        return False
+    places = recording.poses[:, 0, :2]
+    inside = np.abs(places - recording.path).max(1)
+    return bool(np.median(inside) < 0.05 + 0.01 * np.abs(places).max())
+
+
+def _takes(
+    task: Task, scene: Scene, casting: Casting, recordings: list[Recording], kind: Layout
+) -> list[Take]:
+    """Return the recordings with their titles and colours.
+
+    Robots in one world have the colour of the direction in which they end.
+    """
+    takes = []
+    for title, recording in zip(casting.titles, recordings, strict=True):
+        assert recording.poses is not None
+        if kind == "together" and len(recordings) > 1:
+            x, y = recording.poses[-1, 0, :2] - recording.poses[0, 0, :2]
+            colours = shapes.tinted(scene, float(np.arctan2(y, x) / (2 * np.pi)) % 1.0)
+        else:
+            colours = shapes.body_colours(scene)
+        if recording.steps < task.episode_length:
+            title = f"{title}, fell at step {recording.steps}"
+        takes.append(Take(title, recording.poses, colours))
+    return takes
+
+
+def _pictures(
+    scene: Scene,
+    takes: list[Take],
+    frames: list[int],
+    kind: Layout,
+    size: tuple[int, int] | None,
+) -> Iterator[np.ndarray]:
+    """Return the pictures of a film."""
+    if kind == "together":
+        return film.together(scene, takes, frames, size or WORLD)
+    if len(takes) == 1:
+        return film.following(scene, takes[0], frames, size or SIZE)
+    default = SIZE if len(takes) == 2 else PANEL
+    columns = min(int(np.ceil(np.sqrt(len(takes) * 1.3))), _COLUMNS)
+    columns = 2 if len(takes) == 2 else columns
+    return film.side_by_side(scene, takes, frames, size or default, columns)

@@ -1,0 +1,87 @@
+"""Test `elites render` on a run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from page import SCENES
+from program import SMOKE, elites, succeed
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("render") / "run"
+    task = f"{SCENES}:two_links"
+    succeed("train", task, "dcg_me", *SMOKE, "--evaluations", 160, "--output", path)
+    return path
+
+
+def opened(path) -> tuple[int, tuple[int, int]]:
+    with Image.open(path) as image:
+        return image.n_frames, image.size
+
+
+def test_the_best_elite_is_filmed_into_the_figures_of_the_run(run):
+    said = succeed("render", run, "--size", 96, 72).stdout
+    path = run / "figures" / "elite_best.gif"
+    frames, size = opened(path)
+    assert said.startswith(f"{path}: {frames} pictures")
+    assert size == (96, 72)
+    with Image.open(path) as image:
+        first = np.asarray(image.convert("RGB")).astype(int)
+        image.seek(frames - 1)
+        last = np.asarray(image.convert("RGB")).astype(int)
+    assert np.abs(first - last).max() > 50  # something moves
+    succeed("render", run, "--size", 96, 72)  # replaces it
+
+
+def test_elite_and_actor_stand_side_by_side(run, tmp_path):
+    path = tmp_path / "film.gif"
+    succeed("render", run, "--beside", "--size", 96, 72, "--output", path)
+    assert opened(path)[1] == (192, 72)
+    message = elites("render", run, "--output", path)
+    assert message.returncode == 2
+    assert "exists already" in message.stderr
+
+
+def test_the_actor_is_filmed_at_a_descriptor(run):
+    succeed("render", run, "--actor", "--descriptor", 0.4, 0.2, "--size", 64, 48)
+    assert opened(run / "figures" / "actor_0.4_0.2.gif")[1] == (64, 48)
+
+
+def test_a_gallery_has_a_panel_for_each_behaviour(run):
+    succeed("render", run, "--gallery", 3, "--size", 64, 48, "--speed", 4)
+    frames, size = opened(run / "figures" / "gallery_of_elites.gif")
+    assert size == (128, 96)
+    slow = "render", run, "--gallery", 3, "--size", 64, 48, "--speed", 2, "--layout", "together"
+    succeed(*slow)
+    assert opened(run / "figures" / "gallery_of_elites.gif") == (2 * frames - 1, (64, 48))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--cell", 1, "--descriptor", 0, 0), "give --cell or --descriptor, not both"),
+        (("--gallery", 1), "--gallery must be between 2 and 400"),
+        (("--gallery", 5, "--beside"), "--gallery chooses the behaviours itself"),
+        (("--speed", "nan"), "--speed must be between 0.05 and 20"),
+        (("--size", 4, 4), "--size must be between 16 and 4096 pixels"),
+        (("--output", "film.avi"), "the name of a film ends with .gif or .mp4"),
+        (("--output", "nowhere/film.gif"), "no such directory"),
+        (("--cell", 100000), "--cell 100000 does not exist"),
+        (("--layout", "panels"), "--layout is for --gallery"),
+    ],
+)
+def test_bad_input_gets_one_line(run, options, says):
+    failed = elites("render", run, *options)
+    assert failed.returncode == 2
+    assert says in failed.stderr
+    assert failed.stderr.count("\n") == 1
+
+
+def test_a_task_without_bodies_has_nothing_to_draw(tmp_path):
+    succeed("train", "point_omni", "me", *SMOKE, "--evaluations", 64, "--output", tmp_path / "run")
+    failed = elites("render", tmp_path / "run")
+    assert "has nothing to draw" in failed.stderr
