@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping
 
 from elites.runs.config import preset
 from elites.study import devices, mps
+from elites.study.engines import MEMORY_SHARES
 from elites.study.packing import memory_fraction
 
 
@@ -78,7 +79,9 @@ def measure(count: int, more: Mapping[str, str], machine: devices.Machine) -> li
     environment = {**os.environ, **more}
     if machine.gpus:
         environment["CUDA_VISIBLE_DEVICES"] = machine.gpus[0]
-        environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{memory_fraction(count):.3f}"
+        for name in MEMORY_SHARES:
+            environment.pop(name, None)
+        environment[MEMORY_SHARES[0]] = f"{memory_fraction(count):.3f}"
     command = [sys.executable, __file__, *sys.argv[1:], "--child"]
     children = [
         subprocess.Popen(

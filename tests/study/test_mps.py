@@ -28,7 +28,7 @@ policy_hidden = [8]
 SHARED = ("--seeds-per-run", 1, "--side-by-side", 2)
 TELL = """
 import json, os
-names = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "CUDA_MPS_PIPE_DIRECTORY")
+names = ("XLA_CLIENT_MEM_FRACTION", "CUDA_MPS_PIPE_DIRECTORY")
 with open(f"{os.environ['SEEN']}/{os.getpid()}", "w") as file:
     json.dump({name: os.environ.get(name) for name in names}, file)
 """
@@ -63,7 +63,7 @@ def test_two_runs_train_at_the_same_time(plan, machine, tmp_path):
     assert gpus.calls(tmp_path) == ["get_server_list", "start", "quit"]
     folder = (tmp_path / "calls").read_text().split()[-1]
     seen = [json.loads(path.read_text()) for path in (tmp_path / "seen").iterdir()]
-    shares = {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.450", "CUDA_MPS_PIPE_DIRECTORY": folder}
+    shares = {"XLA_CLIENT_MEM_FRACTION": "0.450", "CUDA_MPS_PIPE_DIRECTORY": folder}
     assert shares in seen  # the worker's. The study itself keeps its environment
     assert dict.fromkeys(shares) in seen
     assert not os.path.exists(folder)

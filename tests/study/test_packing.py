@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elites.study import packing
-from elites.study.engines import LocalEngine
+from elites.study.engines import MEMORY_SHARES, LocalEngine
 from elites.study.packing import Packing
 from elites.study.plan import Plan
 from elites.study.study import Item, first_items
@@ -125,7 +125,8 @@ def test_seeds_of_a_new_study_are_one_run_unless_told_otherwise():
 
 
 def test_an_engine_fills_gpus_and_gives_each_worker_its_share(monkeypatch):
-    monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION", raising=False)
+    for name in MEMORY_SHARES:
+        monkeypatch.delenv(name, raising=False)
     large, small = Item("t", "large", 0, 4), [Item("t", "small", i, 1) for i in range(3)]
     chosen = Packing(2, {("t", "small"): 2})
     engine = LocalEngine(chosen, ("5", "7"), {"CUDA_MPS_PIPE_DIRECTORY": "/pipes"})
@@ -139,7 +140,9 @@ def test_an_engine_fills_gpus_and_gives_each_worker_its_share(monkeypatch):
     assert not engine.has_room(small[2])
     environment = engine._environment_on(1, small[0])
     assert environment["CUDA_VISIBLE_DEVICES"] == "7"
-    assert environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.450"
+    assert environment["XLA_CLIENT_MEM_FRACTION"] == "0.450"
     assert environment["CUDA_MPS_PIPE_DIRECTORY"] == "/pipes"
-    assert "XLA_PYTHON_CLIENT_MEM_FRACTION" not in engine._environment_on(0, large)
+    assert "XLA_CLIENT_MEM_FRACTION" not in engine._environment_on(0, large)
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.3")  # the user's, by its old name
+    assert "XLA_CLIENT_MEM_FRACTION" not in engine._environment_on(1, small[0])
     assert sum(Fraction(1, chosen.count(item)) for item in small[:2]) == 1

@@ -17,6 +17,12 @@ from elites.study.study import Item, Study
 from elites.study.worker import Ending, read_ending
 from elites.writing import open_to_append
 
+MEMORY_SHARES = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
+"""Variables for the share of a GPU's memory that a process reserves, the second with an old name.
+
+JAX refuses to start if both are set.
+"""
+
 
 class Handle(Protocol):
     """A run that an engine is computing."""
@@ -166,10 +172,10 @@ class LocalEngine:
         if len(self._gpus) > 1:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[device]
         together = self._packing.count(item)
-        if self._gpus and together > 1:
+        chosen = any(name in environment for name in MEMORY_SHARES)
+        if self._gpus and together > 1 and not chosen:
             # A process would otherwise reserve three quarters of the memory for itself.
-            fraction = f"{memory_fraction(together):.3f}"
-            environment.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", fraction)
+            environment[MEMORY_SHARES[0]] = f"{memory_fraction(together):.3f}"
         return environment
 
 
