@@ -498,7 +498,7 @@ def test_site_in_a_browser(site):
     """On a narrow screen, in the dark: no page is wider than the screen, and search finds."""
     options = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"}
     with served(site) as address, browsing(**options) as (page, asked, complaints):
-        for name in ("faults", "concepts", "commands", "api/core", "learning", "map"):
+        for name in ("faults", "concepts", "commands", "api/core", "results", "map"):
             page.goto(f"{address}{name}.html")
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
         page.goto(f"{address}index.html")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from elites.core.hyperparameters import Hyperparameters
     from elites.runs.directory import task_with_bounds as task_with_bounds
+    from elites.runs.pretrained import pretrained
     from elites.runs.saved import load
     from elites.runs.saving import save
     from elites.runs.starting import given_to as given_to
@@ -50,6 +51,7 @@ _LAZY = {
     "given_to": "elites.runs.starting",  # for elites.training, which may not import it
     "load": "elites.runs.saved",
     "optimize": "elites.training",
+    "pretrained": "elites.runs.pretrained",
     "save": "elites.runs.saving",
     "task_with_bounds": "elites.runs.directory",  # for elites.training too
     "train": "elites.training",
@@ -69,6 +71,7 @@ __all__ = [
     "build",
     "load",
     "optimize",
+    "pretrained",
     "save",
     "train",
 ]  # fmt: skip

@@ -152,6 +152,9 @@ def test_a_study_that_has_its_runs_keeps_them(study, laptop):
     options = ("pair.toml", "--output", study.path, "--seeds-per-run", 1)
     line = complaint(elites("study", *options, "--dry-run"), 2)
     assert f"{study.path} has its runs already" in line
+    rows, _ = dry_run("pair.toml", "--output", study.path, "--only", "me", 1)
+    assert [row[1:3] for row in rows] == [["me", "1"]]
+    assert len(study.items()) == 2  # a dry run does not split
     finish(study, study.items()[0])
     rows, after = dry_run("pair.toml", "--output", study.path)
     assert [row[1] for row in rows] == ["pga_me"]

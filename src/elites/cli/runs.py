@@ -26,7 +26,7 @@ def evaluate(
     """Re-evaluate archive and actor of a run: the paper's metrics and a table of all cells.
 
     Args:
-        run: Run directory.
+        run: Run directory, or --pretrained MODEL.
         checkpoint: Iteration to evaluate. Its tables are written to a separate directory.
         interpolate: Ask the actor for descriptors all over the space instead, and compare what it
             reaches by the distance to the nearest elite.
@@ -52,6 +52,12 @@ def evaluate(
     if note := evaluation.note(directory):
         print(note)
     print(f"tables: {folder / 'metrics.csv'}, {folder / 'cells.csv'}")
+    kept = directories.kept_cells(directory)
+    if kept is not None and folder != directory.evaluation:
+        print(
+            f"These are figures of the {counted(len(kept), 'elite')} that this run has kept. Those "
+            f"of the whole archive, from training: {directory.evaluation / 'metrics.csv'}"
+        )
 
 
 def _interpolate(directory: RunDirectory, checkpoint: int | None, points: int) -> None:
@@ -83,7 +89,8 @@ def calibrate(
     The requests are written to the run, where 'elites export --actor' with a descriptor finds them.
 
     Args:
-        run: Run directory. Its algorithm must train an actor that takes a descriptor.
+        run: Run directory, or --pretrained MODEL. Its algorithm must train an actor that takes
+            a descriptor.
         rounds: Number of rounds. In each, the actor is rolled out once for every cell.
         device: Device to compute on.
         trust_task: Run the file of the task or algorithm that the run names, and remember its
@@ -123,7 +130,8 @@ def plot(
     """Draw the figures of a run, or the learning curves of several runs in one figure.
 
     Args:
-        runs: Run directories. The figures of a single run go to its own directory.
+        runs: Run directories, or --pretrained MODEL. The figures of a single run go to its
+            own directory.
         output: Directory for the figures of several runs.
         seed: Seed whose archive is drawn. For a single run.
     """
@@ -162,7 +170,7 @@ def export(
     Without --actor, --cell and --descriptor, the elite with the highest fitness is written.
 
     Args:
-        run: Run directory.
+        run: Run directory, or --pretrained MODEL.
         output: File to write. The suffix of a policy's file, .onnx or .safetensors, chooses its
             format.
         archive: Export the whole archive: csv for a table of the elites without policies, pyribs
@@ -234,7 +242,7 @@ def info(run: RunPath) -> None:
     """Show the configuration, progress and results of a run.
 
     Args:
-        run: Run directory.
+        run: Run directory, or --pretrained MODEL.
     """
     from elites.runs import info as describing
 
@@ -245,20 +253,34 @@ def pack(
     run: RunPath,
     output: Annotated[Path | None, shown("FILE", "RUN.zip")] = None,
     training_state: bool = True,
+    elites: Annotated[int | None, shown("INT", "all")] = None,
+    seed: Annotated[int | None, shown("INT", "the one with the highest QD-score")] = None,
 ) -> None:
     """Write a run to one zip file, to share it.
+
+    With --elites, the file is a small model that 'elites pretrained FILE' installs.
 
     Args:
         run: Run directory.
         output: File to write.
         training_state: Include the replay buffer and optimisers, which only resuming needs.
+        elites: Keep the actor and at most this many elites of one seed, spread over the archive.
+        seed: With --elites, the seed to keep.
     """
-    from elites.runs import sharing
+    from elites.runs import downloading, sharing
 
     directory, named = directories.existing(run), _named(run)
     target = output or named.with_name(f"{named.name}.zip")
-    size = sharing.pack(directory, target, training_state)
-    print(f"{target}: {amount(size)}")
+    if elites is None:
+        if seed is not None:
+            raise ValueError("--seed is for --elites")
+        size = sharing.pack(directory, target, training_state)
+        print(f"{target}: {amount(size)}")
+        return
+    kept = sharing.pack_elites(directory, target, elites, seed)
+    what = f"{counted(len(kept.cells), 'elite')} of seed {kept.seed}, iteration {kept.iteration}"
+    print(f"{target}: {what}, {amount(target.stat().st_size)}")
+    print(f"sha256={downloading.checksum(target)}")
 
 
 def unpack(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,6 +12,7 @@ import tyro
 from elites import packages, trust
 from elites.cli.common import STOPPED, program, shown
 from elites.output import say, write
+from elites.runs import directory as directories
 from elites.words import counted, plain, quoted
 
 if TYPE_CHECKING:
@@ -31,11 +33,12 @@ def study(
     ] = None,
     cpus: float = 1,
     gpus: float = 0,
+    only: Annotated[tuple[str, ...], shown("NAME ...", "the whole plan")] = (),
 ) -> int:
     """Run the unfinished runs of a plan: tasks x algorithms x seeds.
 
     Args:
-        plan: Built-in plan (paper, ablations, smoke) or TOML file.
+        plan: Built-in plan (paper, ablations, related, smoke) or TOML file.
         output: Directory of the study.
         dry_run: Print how the runs would share this machine and how many hours they would take.
         measure: First measure a few iterations of each kind of run that was not measured yet.
@@ -46,6 +49,7 @@ def study(
         address: Address of the Ray cluster.
         cpus: Number of CPUs of the Ray cluster that each run gets.
         gpus: Number of GPUs of the Ray cluster that each run gets.
+        only: Part of the plan to run: tasks, algorithms and seeds, such as ant_omni pga_me 0-3.
     """
     _check_counts(jobs=jobs, side_by_side=side_by_side, seeds_per_run=seeds_per_run)
     _check_engine(engine, jobs, side_by_side, dry_run or measure, address, cpus, gpus)
@@ -54,6 +58,7 @@ def study(
     from elites.study.packing import Wish
 
     chosen = plans.read(plan)
+    plans.part(chosen, only)
     path = output or Path("studies") / Path(plan).stem
     studies.refuse_other(path, chosen)  # before the lock, which is a file in the directory
     trust.record(*chosen.tasks, *chosen.algorithms)  # the user's plan names them
@@ -64,21 +69,22 @@ def study(
     jax.config.update("jax_platforms", "cpu")  # GPUs are for the runs, not for this process
     chosen = studies.resolved(path, chosen, say)
     plans.refuse_small_budget(chosen, plan)
+    part = plans.part(chosen, only)  # of the plan with complete names of tasks
     options = {"jobs": jobs, "side-by-side": side_by_side}
     if engine == "ray":
         options = {"engine": engine, "address": address, "cpus": cpus, "gpus": gpus}
         cluster = running.Cluster(address, cpus, gpus)
-        result = running.on_ray(path, chosen, cluster, seeds_per_run)
-        return _report_end(result, path, _command(plan, path, **options))
+        result = running.on_ray(path, chosen, part, cluster, seeds_per_run)
+        return _report_end(result, path, _command(plan, path, only, **options))
     wish = Wish(seeds_per_run, side_by_side, jobs)
     # The seeds of a run belong to a new study only, so they are not among the options to repeat.
-    asked = _command(plan, path, **options, **{"seeds-per-run": seeds_per_run})
-    local = running.Local(path, chosen, wish, measure, f"{asked} --dry-run --measure")
+    asked = _command(plan, path, only, **options, **{"seeds-per-run": seeds_per_run})
+    local = running.Local(path, chosen, part, wish, measure, f"{asked} --dry-run --measure")
     if dry_run:
         for line in local.described():
             say(line)
         return 0
-    return _report_end(local.run(), path, _command(plan, path, **options))
+    return _report_end(local.run(), path, _command(plan, path, only, **options))
 
 
 def _report_end(result: Result, path: Path, again: str) -> int:
@@ -99,13 +105,15 @@ def _report_end(result: Result, path: Path, again: str) -> int:
     return 1 if result.failed else 0
 
 
-def _command(plan: str, path: Path, **options: object) -> str:
+def _command(plan: str, path: Path, only: Sequence[str] = (), **options: object) -> str:
     """Return the command line of a study, with the options that the user gave."""
     parts = [program(), "study", quoted(plan), "--output", quoted(path)]
     for name, value in options.items():
         if value is not None:
             text = f"{value:g}" if isinstance(value, float) else str(value)
             parts += [f"--{name}", quoted(text)]
+    if only:
+        parts += ["--only", *map(quoted, only)]
     return " ".join(parts)
 
 
@@ -146,20 +154,28 @@ def _check_engine(
 def report(
     study: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")],
     add: Annotated[tuple[Path, ...], shown("FILE ...", "none")] = (),
+    join: Annotated[tuple[Path, ...], shown("PATH ...", "none")] = (),
 ) -> None:
     """Write the report of a study, finished or not: curves, tables and statistical tests.
 
     Args:
-        study: Directory of the study.
+        study: Directory of the study, or a folder of recorded tables with a plan.toml.
         add: CSV files of other programs: columns evaluations, metric, value[, task, label, seed].
+        join: Other parts of the same plan: studies, or folders of recorded tables.
     """
     from elites.study import study as studies
+    from elites.study.recorded import Folder
 
-    found = studies.existing(study)
+    sources = [Folder(path) if Folder(path).exists() else studies.existing(path)
+               for path in (study, *join)]  # fmt: skip
+    if isinstance(sources[0], Folder):
+        directories.refuse_links(study, r"report(/(?s:.*))?", "folder")
     packages.require("scipy", extra="study", purpose="a report")
-    from elites.study import imported
+    from elites.study import collect
     from elites.study import report as reporting
 
+    if add and isinstance(sources[0], Folder):
+        raise ValueError(f"--add needs a study, and {study} is a folder of recorded tables")
     for path in add:
-        imported.add(found, path)
-    print(reporting.write(found))
+        collect.add_imported(studies.existing(study), path)
+    print(reporting.write(*sources))

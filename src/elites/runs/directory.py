@@ -51,6 +51,7 @@ METRICS, REEVALUATIONS = "metrics.csv", "reevaluations.csv"
 LOCK, SUMMARY = "run.lock", "summary.md"
 OLD_NAMES = {FACTS: "resolved.json", REEVALUATIONS: "reach.csv"}  # in runs of version 0.1.0
 MAX_UNPACKED = 1.0  # default limit for the size of a run that is unpacked, in gigabytes
+KEPT_CELLS = "kept_cells"  # fact of a reduced run, see `reducing`
 LONGEST_TEXT = 1000  # of a task or an algorithm, when it is shown
 _FILES = (
     CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, *OLD_NAMES.values()
@@ -258,6 +259,17 @@ def read_facts(run: RunDirectory) -> dict[str, Any]:
     return {name: _shown(value) for name, value in facts.items()}
 
 
+def kept_cells(run: RunDirectory) -> list[int] | None:
+    """Return the cells whose policies a reduced run has kept, or None for any other run.
+
+    `elites pack --elites` reduces a run.
+    """
+    path = run / FACTS
+    if not os.path.lexists(path):
+        return None
+    return files.read_record(path, {}, optional=_OPTIONAL_FACTS).get(KEPT_CELLS)
+
+
 def _shown(value: Any) -> Any:
     """Return a fact for display: texts, alone or in a list, are shortened and made plain."""
     if isinstance(value, list):
@@ -287,4 +299,5 @@ _OPTIONAL_FACTS = {
     "activation": str,
     "qd_offset": (int, float),
     "repeatable": bool,
+    KEPT_CELLS: ListOf(int),
 }

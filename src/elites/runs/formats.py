@@ -134,6 +134,7 @@ def _write_onnx(network: Network, path: Path) -> None:
     constants += [
         numpy_helper.from_array(np.array(number, np.float32), name)
         for name, number in _CONSTANTS.items()
+        if any(name in node.input for node in nodes)
     ]
     outputs = [number("action", len(network.layers[-1][1]))]
     graph = helper.make_graph(nodes, "policy", inputs, outputs, constants)

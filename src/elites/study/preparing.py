@@ -10,9 +10,9 @@ from elites.study import expectation, loads, measuring, seconds
 from elites.study.devices import MPS_CONTROL, Machine
 from elites.study.expectation import Expectation
 from elites.study.packing import Wish
-from elites.study.plan import Plan
+from elites.study.plan import Part, Plan
 from elites.study.seconds import Clock
-from elites.study.study import Item, Study, refuse_strange_items
+from elites.study.study import Item, Study, refuse_strange_items, split
 from elites.study.table import read_progress
 
 
@@ -33,12 +33,15 @@ class Prepared:
 def prepare(
     path: Path,
     plan: Plan,
+    part: Part,
     machine: Machine,
     wish: Wish,
     measure: bool = False,
     say: Callable[[str], object] = print,
 ) -> Prepared:
     """Choose the runs of a study that may exist already at a path, and how they share GPUs.
+
+    Of a plan, only the runs of a part are expected to be computed, see `plan.part`.
 
     With `measure`, the time of runs that were never measured on this machine is measured first, and
     `say` is called with a line about each. Writes nothing to the path. Raises a ValueError if the
@@ -50,7 +53,9 @@ def prepare(
     if study.has_index():
         refuse_strange_items(study, plan)
         runs = study.items()
-    open_runs = [item for item in runs if study.state(item) != "done"]
+    runs = split(study, runs, part)
+    chosen = [item for item in runs if part.has(item.task, item.algorithm, item.seed_numbers)]
+    open_runs = [item for item in chosen if study.state(item) != "done"]
     clock = Clock(machine.name, seconds.measurements())
     if measure:
         missing = measuring.unmeasured(open_runs, found, clock)

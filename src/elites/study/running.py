@@ -13,10 +13,10 @@ from elites.runs import lock
 from elites.study import devices, expectation, mps, preparing, scheduler
 from elites.study.engines import LocalEngine
 from elites.study.packing import Packing, Wish
-from elites.study.plan import Plan
+from elites.study.plan import Part, Plan
 from elites.study.preparing import Prepared
 from elites.study.scheduler import Result
-from elites.study.study import Study, first_items, open_study
+from elites.study.study import Study, first_items, open_study, split_for
 from elites.study.table import Live, Whole
 
 
@@ -28,18 +28,21 @@ class Cluster(NamedTuple):
     gpus: float
 
 
-def on_ray(path: Path, plan: Plan, cluster: Cluster, seeds_per_run: int | None) -> Result:
-    """Compute the unfinished runs of a study on a Ray cluster, and return the result."""
+def on_ray(
+    path: Path, plan: Plan, part: Part, cluster: Cluster, seeds_per_run: int | None
+) -> Result:
+    """Compute the unfinished runs of a part of a study on a Ray cluster, and return the result."""
     most = dict.fromkeys(plan.pairs(), seeds_per_run or plan.seeds)
     preparing.refuse_other_runs(Study(path), seeds_per_run)
     with lock.locked(path):
         study = open_study(path, plan, first_items(plan, most))
+        split_for(study, part)
         live = Live(study)
         from elites.study.on_ray import RayEngine
 
         engine = RayEngine(*cluster)
         live.say(engine.text)
-        return scheduler.run_unfinished(study, engine, live)
+        return scheduler.run_unfinished(study, engine, live, part=part)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Local:
 
     path: Path
     plan: Plan
+    part: Part
+    """Part of the plan whose runs are computed."""
     wish: Wish
     measure: bool
     """Whether to measure the time of runs first, where it is not known."""
@@ -66,17 +71,21 @@ class Local:
         with lock.locked(self.path):
             prepared = self._prepared()
             study = open_study(self.path, self.plan, prepared.runs)
+            split_for(study, self.part)
             live = Live(study, whole=Whole(study, prepared.work))
             expected = prepared.expected
             if expected.runs:
                 for line in expectation.summary(expected, self.command):
                     live.say(line)
             with _engine(expected.machine, expected.packing, live) as engine:
-                return scheduler.run_unfinished(study, engine, live)
+                return scheduler.run_unfinished(study, engine, live, part=self.part)
 
     def _prepared(self) -> Prepared:
         """Choose the runs of the study and how they share GPUs, after measuring if asked to."""
-        return preparing.prepare(self.path, self.plan, devices.find(), self.wish, self.measure, say)
+        machine = devices.find()
+        return preparing.prepare(
+            self.path, self.plan, self.part, machine, self.wish, self.measure, say
+        )
 
 
 @contextlib.contextmanager
