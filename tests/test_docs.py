@@ -209,8 +209,9 @@ def test_every_fault_names_tests_that_exist():
 
 
 def test_deploy_page_shows_the_file():
-    example = (DOCS / "examples" / "run_exported.py").read_text("utf-8")
-    assert example in code_blocks(DOCS / "deploy.md", "python")
+    for name, language in (("run_exported.py", "python"), ("run_exported.c", "c")):
+        example = (DOCS / "examples" / name).read_text("utf-8")
+        assert example in code_blocks(DOCS / "deploy.md", language)
 
 
 # ------------------------------------------------------------------------------ pages

@@ -275,7 +275,7 @@ def shortcuts() -> Iterator[None]:
         else:
             path.write(b"drawn")
 
-    def loop(run: RunDirectory, config: Any, job: Any, last: Any, signals: Any) -> Outcome:
+    def loop(run: RunDirectory, config: Any, job: Any, last: Any, *_: Any) -> Outcome:
         """Open the files that training would continue, and train nothing."""
         recording.Logs(run, config, job, last).close()
         header = (run / METRICS).read_text().partition("\n")[0].split(",")
