@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from elites.runs.saved import load
     from elites.runs.saving import save
     from elites.runs.starting import given_to as given_to
+    from elites.runs.switching import known_behaviours as known_behaviours
     from elites.tasks.task import Task, TaskState
     from elites.training import (
         AskTell,
@@ -49,6 +50,7 @@ _LAZY = {
     "ask_tell": "elites.training",
     "build": "elites.training",
     "given_to": "elites.runs.starting",  # for elites.training, which may not import it
+    "known_behaviours": "elites.runs.switching",  # for elites.training too
     "load": "elites.runs.saved",
     "optimize": "elites.training",
     "pretrained": "elites.runs.pretrained",

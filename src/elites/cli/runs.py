@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -158,6 +158,7 @@ def export(
     run: RunPath,
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
     archive: Annotated[str, shown("FORMAT", "none")] = "",
+    switcher: bool = False,
     actor: bool = False,
     cell: Annotated[int | None, shown("INT", "none")] = None,
     descriptor: Annotated[tuple[float, ...], shown("FLOAT ...", "none")] = (),
@@ -165,16 +166,19 @@ def export(
     checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
     trust_task: bool = False,
 ) -> None:
-    """Write one policy of a run as ONNX or safetensors, or its archive for pyribs or QDax.
+    """Write a policy as ONNX, safetensors or C, a switcher, or the whole archive.
 
-    Without --actor, --cell and --descriptor, the elite with the highest fitness is written.
+    Without --switcher, --actor, --cell and --descriptor, the elite with the highest fitness is
+    written.
 
     Args:
         run: Run directory, or --pretrained MODEL.
-        output: File to write. The suffix of a policy's file, .onnx or .safetensors, chooses its
-            format.
+        output: File to write. The suffix of a policy's file, .onnx, .safetensors, .c or .h,
+            chooses its format.
         archive: Export the whole archive: csv for a table of the elites without policies, pyribs
             for a CSV file of pyribs with them, qdax for a folder with the arrays of QDax.
+        switcher: Export all elites and the actor in one .safetensors file, with what each is known
+            to reach. With --descriptor, export the policy that is known to come nearest to it.
         actor: Export the actor. A conditioned actor takes descriptors in task units as an input.
         cell: Export the elite of this cell.
         descriptor: Export the elite nearest to this descriptor, in task units. With --actor,
@@ -185,29 +189,70 @@ def export(
             contents as trusted. Needed for runs of other people.
     """
     directory = directories.existing(run)
-    if cell is not None and (actor or descriptor):
-        raise ValueError("--cell names an elite: give it without --actor and --descriptor")
+    _refuse_two_choices(archive, switcher, actor, cell, descriptor)
     if archive:
-        if actor or descriptor or cell is not None:
-            raise ValueError(
-                "--archive exports all elites: give it without --actor, --cell and --descriptor"
-            )
         return _export_archive(directory, output, archive, seed, checkpoint, trust_task)
     from elites.runs import formats
 
     formats.check(output)
+    if switcher and not descriptor and output.suffix != ".safetensors":
+        raise ValueError(
+            f"a switcher is a .safetensors file, got '{output}'. With --descriptor, it writes the "
+            "policy that it chooses, in any format"
+        )
     trusted_config(directory, trust_task)
     from elites.runs import export as exporting
     from elites.runs import job, saved
 
     job.choose_device("cpu")  # a GPU may be training
     results, iteration = saved.load_checkpoint(directory, checkpoint)
-    if actor and descriptor:
+    if switcher and not descriptor:
+        return _export_switcher(results, iteration, output, seed)
+    if switcher:
+        policy, information = exporting.switched(results, descriptor, seed)
+    elif actor and descriptor:
         policy, information = exporting.actor_at(directory, results, iteration, descriptor, seed)
     else:
         policy, information = exporting.choose(results, actor, cell, descriptor, seed)
     error = exporting.export(policy, output, {**information, "iteration": iteration})
-    print(f"{output}: {information['what']}; differs from JAX by {error:.1g} on 1,000 observations")
+    compared = (
+        "not compared with JAX, because there is no C compiler (cc) here"
+        if error is None
+        else f"differs from JAX by {error:.1g} on 1,000 observations"
+    )
+    print(f"{output}: {information['what']}; {compared}")
+
+
+def _refuse_two_choices(
+    archive: str, switcher: bool, actor: bool, cell: int | None, descriptor: tuple[float, ...]
+) -> None:
+    """Raise a ValueError if the options of `export` name more than one thing to export."""
+    if cell is not None and (actor or descriptor):
+        raise ValueError("--cell names an elite: give it without --actor and --descriptor")
+    if switcher and (actor or cell is not None):
+        raise ValueError("--switcher chooses the policy: give it without --actor and --cell")
+    if archive and (switcher or actor or descriptor or cell is not None):
+        raise ValueError(
+            "--archive exports all elites: give it without --switcher, --actor, --cell and "
+            "--descriptor"
+        )
+
+
+def _export_switcher(results: Any, iteration: int, output: Path, seed: int | None) -> None:
+    """Write the switcher of one seed of a run, and print what was written."""
+    from elites.runs import switching
+
+    index = results.best if seed is None else seed_index(results.seeds, seed)
+    made = results.switcher(index)
+    what = f"a {made}, of seed {results.seeds[index]}, iteration {iteration}"
+    error = switching.write(made, output, {
+        "task": results.algorithm.problem.name,
+        "algorithm": results.algorithm.name,
+        "seed": results.seeds[index],
+        "iteration": iteration,
+        "what": what,
+    })  # fmt: skip
+    print(f"{output}: {what}; differs from JAX by {error:.1g} on 1,000 observations")
 
 
 def _export_archive(

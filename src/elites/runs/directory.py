@@ -6,6 +6,7 @@
     metrics.csv        one row for each iteration and seed
     reevaluations.csv  re-evaluations of archive and actor
     events/            the same numbers for TensorBoard
+    loggers.json       runs of W&B and MLflow that the numbers are logged to, if any
     checkpoints/       the last two checkpoints, and a link to the last
     snapshots/         fitness, descriptors and origin of the archive at every checkpoint
     kernels/           kernels that the GPU compiler chose, so that the next process uses the same
@@ -48,13 +49,14 @@ from elites.writing import (  # noqa: F401 (other modules find these functions h
 
 CONFIG, FACTS, ENVIRONMENT = "config.json", "facts.json", "environment.json"
 METRICS, REEVALUATIONS = "metrics.csv", "reevaluations.csv"
-LOCK, SUMMARY = "run.lock", "summary.md"
+LOCK, SUMMARY, LOGGERS = "run.lock", "summary.md", "loggers.json"
 OLD_NAMES = {FACTS: "resolved.json", REEVALUATIONS: "reach.csv"}  # in runs of version 0.1.0
 MAX_UNPACKED = 1.0  # default limit for the size of a run that is unpacked, in gigabytes
 KEPT_CELLS = "kept_cells"  # fact of a reduced run, see `reducing`
 LONGEST_TEXT = 1000  # of a task or an algorithm, when it is shown
 _FILES = (
-    CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, *OLD_NAMES.values()
+    CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, LOGGERS,
+    *OLD_NAMES.values(),
 )  # fmt: skip
 _FOLDERS = (
     r"checkpoints|snapshots|kernels|events|figures|calibration|interpolation|evaluation(_\d{9})?"

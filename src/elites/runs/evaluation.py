@@ -82,11 +82,7 @@ def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
     """
     from elites.runs import job, saved
 
-    def apart(iteration: int) -> Path:
-        """Return the path of the separate directory for the tables of an iteration."""
-        return run / f"evaluation_{iteration:09d}"
-
-    folder = run.evaluation if checkpoint is None else apart(checkpoint)
+    folder = run.evaluation if checkpoint is None else apart(run, checkpoint)
     with job.memory_errors_explained():
         results, iteration = saved.load_checkpoint(run, checkpoint)
         folder.mkdir(exist_ok=True)  # fails early if it cannot be written
@@ -95,9 +91,14 @@ def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
         newest = [int(place.name) for place in checkpoints.complete(run.checkpoints)[-1:]]
         whole = directories.kept_cells(run) is not None and has_tables(run, iteration)
         if not is_free or newest != [iteration] or whole:
-            folder = apart(iteration)
+            folder = apart(run, iteration)
         write(folder, results, again, iteration)
     return folder
+
+
+def apart(run: RunDirectory, iteration: int) -> Path:
+    """Return the path of the separate directory of a run for the tables of an iteration."""
+    return run / f"evaluation_{iteration:09d}"
 
 
 def write(directory: Path, results: Any, again: Any, iteration: int) -> None:

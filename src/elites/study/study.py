@@ -28,7 +28,7 @@ from elites.runs import directory as directories
 from elites.runs import evaluation
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory, RunError
-from elites.study.plan import Plan, from_values
+from elites.study.plan import Part, Plan, from_values
 
 PLAN, INDEX = "plan.json", "index.json"
 TOKEN = ".study-is-here"  # shows a machine of a cluster that it sees the same directory
@@ -251,6 +251,54 @@ def _refuse_strange_items(study: Study, plan: Plan) -> None:
 def _first_items(plan: Plan) -> list[Item]:
     """Return the runs of a new study: one for each pair of task and algorithm, with all seeds."""
     return [Item(task, algorithm, plan.first_seed, plan.seeds) for task, algorithm in plan.pairs()]
+
+
+def split_for(study: Study, part: Part) -> None:
+    """Split the runs of a study so that each is inside or outside of a part of the plan.
+
+    This process must have locked the study. Raises a ValueError if a run that would be split has
+    begun.
+    """
+    items: list[Item] = []
+    for item in study.items():
+        inside = part.has_pair(item.task, item.algorithm)
+        pieces = _pieces(item, part.seeds) if inside else [item]
+        if len(pieces) > 1 and study.run(item).exists():
+            first, last = item.first_seed, item.seed_numbers[-1]
+            raise ValueError(
+                f"{item.name} is one run and has begun. Give all of its seeds to --only: "
+                f"{first}-{last}"
+            )
+        items += pieces
+    study.write_items(items)
+
+
+def _pieces(item: Item, seeds: Sequence[range]) -> list[Item]:
+    """Return runs that replace a run, cut where one of the ranges of seeds begins or ends."""
+    inside = item.seed_numbers
+    cuts = {cut for some in seeds for cut in (some.start, some.stop) if cut in inside}
+    starts = sorted({inside.start, *cuts})
+    return [
+        dataclasses.replace(item, first_seed=start, seeds=stop - start)
+        for start, stop in zip(starts, [*starts[1:], inside.stop], strict=True)
+    ]
+
+
+def refuse_other_settings(plan: Plan, study: Study) -> None:
+    """Raise a ValueError if a study has other settings than a plan, so that they cannot be joined.
+
+    Tasks, algorithms and seeds may differ.
+    """
+    theirs = study.plan()
+    ours = dataclasses.replace(
+        plan, tasks=theirs.tasks, algorithms=theirs.algorithms, seeds=theirs.seeds,
+        first_seed=theirs.first_seed, checkpoint_every=theirs.checkpoint_every,
+        reevaluate_every=theirs.reevaluate_every,
+    )  # fmt: skip
+    if differing := differences(theirs, ours):
+        raise ValueError(
+            f"{study.path}: cannot be joined, it has other settings: {'; '.join(differing)}"
+        )
 
 
 def differences(one: Plan, other: Plan) -> list[str]:
