@@ -6,7 +6,9 @@
 
     loop.py        train() and build()
     optimising.py  optimize(): functions of plain vectors
-    seeds.py       an algorithm over a batch of seeds, and how its stages are compiled
+    seeds.py       an algorithm over a batch of seeds
+    stages.py      how its stages are compiled: separately, or an iteration as one program
+    memory.py      keep freed memory in the process
     keys.py        random keys of seeds and iterations
     sizes.py       shapes of arrays and the memory that they need
     starting.py    start from the archive of another run

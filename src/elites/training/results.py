@@ -300,7 +300,8 @@ class Run(Generic[S]):
 def named(metrics: Metrics) -> dict[str, np.ndarray]:
     """Return the metrics as NumPy arrays by name.
 
-    Entries of dictionaries get a dotted name, such as "added.ga" or "critic_loss.quality".
+    Entries of dictionaries get a dotted name, such as "added.ga" or "critic_loss.quality". Metrics
+    that an algorithm does not have are left out.
     """
     table = {}
     for name, value in metrics._asdict().items():
@@ -308,6 +309,6 @@ def named(metrics: Metrics) -> dict[str, np.ndarray]:
             table[name] = counter.value(value)
         elif isinstance(value, dict):
             table |= {f"{name}.{part}": np.asarray(v) for part, v in value.items()}
-        else:
+        elif value is not None:
             table[name] = np.asarray(value)
     return table
