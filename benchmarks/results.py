@@ -102,8 +102,8 @@ def add(run: RunDirectory) -> Path:
         ("reevaluations", run / directories.REEVALUATIONS),
         ("cells", run.evaluation / "cells.csv"),
     ):
-        if source.exists():
-            rows = rows_of(source)
+        rows = rows_of(source) if source.exists() else []
+        if rows:  # a run that was stopped early has none
             kept = best_cells(rows) if kind == "cells" else rows
             write_rows(table.with_name(f"{name}.{kind}.csv"), kept)
     session = read_sessions(run)[-1:]

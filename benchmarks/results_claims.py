@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from elites.study.markup import p_text
-from elites.study.recorded import NEAR
-from results_data import MISSING, TITLES, Data, Pair, against, corrected, levels, pair, table
+from results_data import MISSING, MORE, TITLES, Data, Pair, against, corrected, levels, pair, table
 
 ABLATIONS = {
     "dcg_me_no_actor_evaluation": "ablation 1",
@@ -72,7 +70,7 @@ def _tested(data: Data, claim: Claim, task: str) -> list[tuple[Pair, float]]:
     found: list[tuple[Pair, float]] = []
     for results, most in levels(data):
         one = pair(results, task, claim.first, claim.second, claim.metric)
-        if one is None or one.evaluations <= most * (1 + NEAR):
+        if one is None or one.evaluations <= most * MORE:
             continue
         p = one.comparison.p
         if "dcg_me" in (claim.first, claim.second):
@@ -88,30 +86,25 @@ def _tested(data: Data, claim: Claim, task: str) -> list[tuple[Pair, float]]:
 
 
 def _verdict(data: Data, claim: Claim, task: str) -> str:
-    """Return what our tests say about a claim on a task, in a few words."""
-    tested = _tested(data, claim, task)
-    if not tested:
-        return MISSING
-    signs = {one.comparison.superiority > 0.5 for one, p in tested if p < 0.05}
-    if not signs:
-        verdict = "no difference found"
-    elif len(signs) == 2:
-        verdict = "**unclear**"
+    """Return what our tests say about a claim on a task, in a few words for each budget."""
+    return "; ".join(_said(claim, *test) for test in _tested(data, claim, task)) or MISSING
+
+
+def _said(claim: Claim, one: Pair, p: float) -> str:
+    """Return what one test says about a claim, with its corrected p-value and its seeds."""
+    if p >= 0.05:
+        word = "open" if claim.above else "no difference found"
     else:
-        verdict = "**holds**" if claim.above and signs == {True} else "**does not hold**"
-    return f"{verdict}: {_p_values(tested)}"
+        holds = claim.above and one.comparison.superiority > 0.5
+        word = "**holds**" if holds else "**does not hold**"
+    seeds = f"{len(one.first)} and {len(one.second)} seeds"
+    return f"{word} after {one.evaluations / 1000:,.0f}k (p = {p_text(p)}, {seeds})"
 
 
 def _nowhere(data: Data, claim: Claim, task: str) -> str:
-    """Return whether the first algorithm of a claim is significantly above the second."""
+    """Return where the first algorithm of a claim is significantly above the second."""
     tested = _tested(data, claim, task)
-    if not tested:
-        return MISSING
     above = [(one, p) for one, p in tested if p < 0.05 and one.comparison.superiority > 0.5]
-    return f"**above**: {_p_values(above)}" if above else "**not above**"
-
-
-def _p_values(tested: Sequence[tuple[Pair, float]]) -> str:
-    """Return the corrected p-values of a claim and their numbers of evaluations, as text."""
-    texts = [f"{p_text(p)} after {one.evaluations / 1000:,.0f}k" for one, p in tested]
-    return f"p = {', '.join(texts)}"
+    if above:
+        return "; ".join(f"above after {one.evaluations / 1000:,.0f}k" for one, _ in above)
+    return "**not above**" if tested else MISSING

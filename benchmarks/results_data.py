@@ -45,6 +45,8 @@ RELEASED = (  # one seed of the code released with the paper: QD-score in 1e5, c
 
 
 MISSING = "not run yet"
+MORE = 1.1
+"""Factor of evaluations above a smaller budget from which on algorithms are compared again."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -171,4 +173,4 @@ def against(results: Results, reference: str, metric: str, most: float = 0.0) ->
         for group in results.groups
         if group.label != reference
     ]
-    return [p for p in found if p is not None and p.evaluations > most * (1 + NEAR)]
+    return [p for p in found if p is not None and p.evaluations > most * MORE]

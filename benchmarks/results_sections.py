@@ -240,7 +240,21 @@ def related(data: Data) -> str:
     rows = [[*_comparison_row(data, g)[:6], *cells.get(g.label, ["", ""])] for g in done]
     header = ["algorithm", "seeds", "evaluations", "QD-score, 1e5", "coverage, %",
               "maximum fitness", "p against `pga_me`, Holm", "after"]  # fmt: skip
-    return f"{table(header, rows)}{_absent([code(g.label) for g in groups if not g.curves])}"
+    absent = _absent([code(g.label) for g in groups if not g.curves])
+    return f"{table(header, rows)}{_too_few([entry for _, entry in tested])}{absent}"
+
+
+def _too_few(found: Sequence[Corrected]) -> str:
+    """Return a paragraph that says that no test can be significant, or "" if one can be."""
+    least = min((entry.comparison.smallest for entry in found), default=0.0)
+    possible = least * len(found)
+    if possible <= 0.05:
+        return ""
+    text = (
+        f"There are too few seeds to tell: the smallest possible p is {p_text(least)}, or "
+        f"{p_text(min(possible, 1.0))} after the correction."
+    )
+    return f"\n\n{textwrap.fill(text, 110)}"
 
 
 # ---------------------------------------------------------------------------------------- the files

@@ -94,7 +94,7 @@ def test_a_claim_is_tested_where_there_are_results(scripts, data):
     expected = statistics.rank_sum(pair.first, pair.second)[0]
     assert pair.comparison.p == expected < 0.005
     claim = claims.CLAIMS[0]
-    assert claims._verdict(data, claim, "ant_omni").startswith("**holds**: p = ")
+    assert claims._verdict(data, claim, "ant_omni").startswith("**holds** after 103k (p = ")
     missing = dataclasses.replace(data.early, groups=[])
     empty = data._replace(early=missing, planned=data.planned, full=missing)
     nothing = claim._replace(second="no_such_algorithm")

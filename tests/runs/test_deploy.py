@@ -16,7 +16,8 @@ import pytest
 
 import elites
 from elites.core.hyperparameters import Hyperparameters
-from elites.runs import c_source, export, formats
+from elites.runs import c_source, export, formats, reducing
+from elites.runs.directory import RunDirectory, RunError
 from elites.training.switching import ACTOR
 from program import complaint, environment, succeed
 from program import elites as command
@@ -145,7 +146,7 @@ def test_without_a_compiler_the_file_is_written_and_the_command_says_so(
 @needs_compiler
 def test_a_file_that_does_not_compile_is_named(tmp_path):
     (tmp_path / "policy.c").write_text("int policy = ;\n")
-    with pytest.raises(elites.runs.directory.RunError, match=r"policy.c: cc cannot compile it: "):
+    with pytest.raises(RunError, match=r"policy.c: cc cannot compile it: "):
         c_source.run(tmp_path / "policy.c", {"observation": np.zeros((1, 1))})
 
 
@@ -219,6 +220,24 @@ def test_known_requests_count_for_their_iteration_alone(conditioned, tmp_path, f
         assert chosen.request.tolist() == [0.5, 0.25]
     else:
         assert chosen.error > 1e-3
+
+
+def test_a_reduced_run_keeps_what_is_known_of_its_actor(conditioned, loaded, tmp_path):
+    (tmp_path / "few").mkdir()
+    reducing.reduce(RunDirectory(conditioned), tmp_path / "few", elites=4, seed=None)
+    known, before = elites.load(tmp_path / "few").switcher().known, loaded.switcher().known
+    assert (known.cells != ACTOR).sum() == 4
+    np.testing.assert_array_equal(
+        known.reached[known.cells == ACTOR], before.reached[before.cells == ACTOR]
+    )
+
+
+def test_tables_of_another_archive_are_refused(conditioned, tmp_path):
+    run = Path(shutil.copytree(conditioned, tmp_path / "run", symlinks=True))
+    table = run / "evaluation" / "cells.csv"
+    table.write_text("\n".join(table.read_text().splitlines()[:-1]) + "\n")
+    with pytest.raises(RunError, match="is of another archive: run"):
+        elites.load(run).switcher(seed=1)
 
 
 def test_an_algorithm_without_actor_switches_between_elites(finished):

@@ -67,15 +67,16 @@ def _evaluated(folder: Path, archive: Elites, seed: int) -> list[Known]:
     def columns(name: str) -> np.ndarray:
         return np.stack([table[column][rows] for column in evaluation.numbered(name, size)], -1)
 
-    filled = table["cell"][rows].astype(int)
-    if set(filled) != set(archive.cells.tolist()):
+    filled, described = table["cell"][rows].astype(int), columns("descriptor")
+    kept = np.isin(filled, archive.cells)  # a run may have been reduced to some of its elites
+    stored = archive.arrays.descriptors[filled[kept]]
+    if kept.sum() != len(archive) or not np.allclose(described[kept], stored, rtol=1e-5, atol=1e-6):
         raise RunError(f"{folder / 'cells.csv'} is of another archive: run 'elites evaluate' again")
-    parts = [
-        known_elites(filled, columns("reevaluated_descriptor"), table["reevaluated_fitness"][rows])
-    ]
+    reached, fitness = columns("reevaluated_descriptor"), table["reevaluated_fitness"][rows]
+    parts = [known_elites(filled[kept], reached[kept], fitness[kept])]
     if archive.algorithm.conditioned:
         reached, fitness = columns("actor_descriptor"), table["actor_fitness"][rows]
-        parts.append(known_requests(columns("descriptor"), reached, fitness))
+        parts.append(known_requests(described, reached, fitness))
     return parts
 
 

@@ -93,8 +93,8 @@ class Scheduler:
                 self.queue.clear()
                 for name in self.running:
                     self._stop_once(name)
-            while self.queue and len(self.running) < self.engine.slots:
-                item = self.queue.popleft()
+            while (item := self._next()) is not None:
+                self.queue.remove(item)
                 self.running[item.name] = (item, self.engine.start(self.study, item))
             for name, (item, handle) in list(self.running.items()):
                 ending = handle.poll()
@@ -105,6 +105,12 @@ class Scheduler:
             if self.running:
                 time.sleep(self.pause)
         return asked_to_stop
+
+    def _next(self) -> Item | None:
+        """Return the first queued run that the engine has room for, or None if there is none."""
+        if len(self.running) >= self.engine.slots:
+            return None
+        return next((item for item in self.queue if self.engine.has_room(item)), None)
 
     def _stop_workers(self, error: BaseException) -> None:
         """Tell the running workers to save their state, and wait until they have ended.
