@@ -26,14 +26,16 @@ export function selectCell(cell) {
 /** Return a text with the values of a cell of the shown archive, one value per line. */
 function describeCell(cell) {
   const { run, archive } = state;
-  if (archive.fitness[cell] === null) return `cell ${cell}, empty`;
+  const between = archive.between_error?.[cell] ?? null;
+  const betweenLines = between === null ? [] : [`descriptor error between elites: ${formatNumber(between)}`];
+  if (archive.fitness[cell] === null) return [`cell ${cell}, empty`, ...betweenLines].join("\n");
   const lines = [`cell ${cell}`, `fitness: ${formatNumber(archive.fitness[cell])}`];
   archive.descriptors[cell].forEach((value, i) => lines.push(`${axisLabel(i)}: ${formatNumber(value)}`));
   lines.push(`added by ${run.origins[archive.origin[cell]]} at iteration ${archive.born[cell]}`);
   if (exported) lines.push(playableCells(seed(), iteration()).has(cell) ? "has a recording" : "has no recording");
   const error = archive.actor_error?.[cell] ?? null;
   if (error !== null) lines.push(`descriptor error of the distilled policy: ${formatNumber(error)}`);
-  return lines.join("\n");
+  return [...lines, ...betweenLines].join("\n");
 }
 
 /** Load the archive of the chosen seed and iteration, and show it on the map. */
@@ -135,5 +137,6 @@ export function filterByFitness(event) {
   // A slider at its end excludes nothing, not even values beyond the colour scale.
   const least = from.value === from.min ? -Infinity : value(from);
   const most = to.value === to.max ? Infinity : value(to);
-  map.setFilter((cell) => archive.fitness[cell] >= least && archive.fitness[cell] <= most);
+  const passes = (fitness) => fitness === null || (fitness >= least && fitness <= most);
+  map.setFilter((cell) => passes(archive.fitness[cell]));
 }

@@ -1,9 +1,10 @@
-// The map of the archive: its state, its tooltip, and the functions that other modules call.
+// The map of the archive: its state, and the functions that other modules call.
 
 import { oncePerFrame } from "./canvas.js";
 import { cellOutlines, drawMap } from "./map_drawing.js";
 import { onMapKeyboard, onMapPointer } from "./map_input.js";
 import { publishMargin, resetView, zoomView } from "./map_view.js";
+import { createTooltip } from "./tooltip.js";
 
 /**
  * Create a map of an archive on a canvas, and return the functions that change the map. A click or
@@ -26,7 +27,7 @@ export function createMap(canvas, tooltipElement, { onPick, onSelect, describe }
     view: { zoom: 1, x: 0, y: 0 }, // visible part of the unit square
   };
   const repaint = oncePerFrame(() => drawMap(map));
-  const tooltip = createTooltip(canvas, tooltipElement, describe);
+  const tooltip = createTooltip(map, tooltipElement, describe);
   publishMargin(canvas);
   onMapPointer(map, tooltip, repaint, { onPick });
   onMapKeyboard(map, tooltip, repaint, { onPick, onSelect });
@@ -61,29 +62,5 @@ export function createMap(canvas, tooltipElement, { onPick, onSelect, describe }
       repaint();
     },
     repaint,
-  };
-}
-
-/**
- * Return { show, hide } for the tooltip of the map. `show(cell, x, y)` shows the text of a cell
- * beside the position of the pointer.
- */
-function createTooltip(canvas, element, describe) {
-  /**
-   * Return where the tooltip starts, in pixels along one axis: after the position `at`, or before
-   * it if there is too little room. `own` is the size of the tooltip, `room` that of the canvas.
-   */
-  const beside = (at, own, room) => Math.max(at + 14 + own > room ? at - own - 10 : at + 14, 0);
-  return {
-    show(cell, x, y) {
-      element.textContent = describe(cell);
-      element.hidden = false;
-      const box = canvas.getBoundingClientRect();
-      element.style.left = `${beside(x, element.offsetWidth, box.width)}px`;
-      element.style.top = `${beside(y, element.offsetHeight, box.height)}px`;
-    },
-    hide() {
-      element.hidden = true;
-    },
   };
 }

@@ -1,7 +1,7 @@
 // Draw the map: Voronoi cells or a grid in two dimensions, bars in one, points in two axes of more.
 
 import { prepareCanvas } from "./canvas.js";
-import { namedColour, themeColour, viridis } from "./colours.js";
+import { namedColour, scaleColour, themeColour } from "./colours.js";
 import { drawAxes, fitnessAxis } from "./map_axes.js";
 import { cellPosition, descriptorPosition, descriptorSize, isFilled, mapFrame, toCanvas, toUnit } from "./map_view.js";
 
@@ -53,12 +53,13 @@ function rectangle(map, centroid) {
   return path;
 }
 
-/** Return the CSS colour of a cell of the map, or null if the cell has no value. */
-function cellColour({ shade }, cell) {
-  const value = shade.values?.[cell];
+/** Return the CSS colour of a cell of the map, or null if the cell has no value to show. */
+function cellColour(map, cell) {
+  const { shade } = map;
+  const value = isFilled(map, cell) || shade.alsoEmpty ? shade.values?.[cell] : null;
   if (value === null || value === undefined) return null;
   if (shade.kind === "name") return value < 0 ? null : namedColour(value);
-  return viridis((value - shade.low) / (shade.high - shade.low || 1));
+  return scaleColour(value, shade);
 }
 
 function drawCells(map, context, f) {
@@ -71,7 +72,7 @@ function drawCells(map, context, f) {
   context.lineWidth = Math.min(0.6, (20 * view.zoom) / Math.sqrt(outlines.length)) / Math.max(...scale);
   context.strokeStyle = background;
   for (let cell = 0; cell < outlines.length; cell++) {
-    const colour = isFilled(map, cell) ? cellColour(map, cell) : null;
+    const colour = cellColour(map, cell);
     const faded = colour !== null && !map.passes(cell);
     context.fillStyle = colour === null || faded ? empty : colour;
     context.fill(outlines[cell]);
@@ -110,7 +111,7 @@ function drawBars(map, context, f) {
     const filled = isFilled(map, cell);
     const height = Math.max(filled ? ((map.archive.fitness[cell] - low) / (high - low)) * f.height : 0, 3);
     context.globalAlpha = filled && !map.passes(cell) ? FADED : 1;
-    context.fillStyle = (filled && cellColour(map, cell)) || empty;
+    context.fillStyle = cellColour(map, cell) ?? empty;
     context.fillRect(left, f.top + f.height - height, Math.max(right - left - 0.5, 0.5), height);
     if (cell === map.selected) {
       context.strokeStyle = text;

@@ -1,7 +1,6 @@
 // Pointer, wheel and keyboard on the map.
 
-import { bringIntoView, cellAt, cellPosition, isInFrame, mapFrame, moveView, neighbour, resetView, toCanvas,
-  valuesAt, zoomView } from "./map_view.js";
+import { bringIntoView, cellAt, isInFrame, moveView, neighbour, resetView, valuesAt, zoomView } from "./map_view.js";
 import { onGesture, positionOn } from "./pointer.js";
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
@@ -33,12 +32,13 @@ export function onMapPointer(map, tooltip, repaint, { onPick }) {
     if (!map.run || isBusy()) return;
     const [x, y] = positionOn(canvas, event);
     const cell = cellAt(map, x, y);
-    if (cell >= 0) tooltip.show(cell, x, y);
+    if (cell >= 0) tooltip.show(cell);
     else tooltip.hide();
   });
   for (const name of ["pointerleave", "blur"]) canvas.addEventListener(name, tooltip.hide);
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
+    tooltip.hide();
     zoomView(map, Math.exp(-event.deltaY * 0.0015), ...positionOn(canvas, event));
     repaint();
   }, { passive: false });
@@ -52,7 +52,8 @@ export function onMapKeyboard(map, tooltip, repaint, { onPick, onSelect }) {
   function select(cell) {
     onSelect(cell);
     bringIntoView(map, cell);
-    tooltip.show(cell, ...toCanvas(map, ...cellPosition(map, cell), mapFrame(map)));
+    tooltip.hide(); // the view may have moved
+    tooltip.show(cell);
   }
   function zoom(factor) {
     zoomView(map, factor);

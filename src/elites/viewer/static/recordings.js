@@ -37,10 +37,15 @@ function numbersOf(who, recording) {
   if (requested !== stored) rows.push(["requested", requested]);
   rows.push(["reached", formatVector(recording.reached)]);
   rows.push(["error", formatNumber(recording.error)]);
-  rows.push(["steps", `${recording.steps} of ${run.episode_length}`]);
+  rows.push(["steps", stepsOf(recording)]);
   if (!run.deterministic) rows.push(["note", "The task is stochastic: every episode differs."]);
   else if (differs) rows.push(["note", roundingNote(run)]);
   return rows;
+}
+
+/** Return a text on how long an episode was, and how it ended if it ended early. */
+function stepsOf({ steps, ending }) {
+  return ending ? `${ending} at step ${steps}` : `${steps}, the whole episode`;
 }
 
 /** Return a text that explains why a recording differs from the evaluation during training. */
