@@ -177,13 +177,13 @@ def save(figure: Any, path: Path) -> str:
     text = buffer.getvalue()
     svg = text[text.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
-    return re.sub(r"(?<=(?:fill|roke): )#[0-9a-f]{6}", _themed, svg)
+    return re.sub(r"(fill|stroke): (#[0-9a-f]{6})", _themed, svg)
 
 
 def _themed(match: re.Match[str]) -> str:
-    """Return a colour of an SVG, as a variable of the page if the page replaces it."""
-    colour = match.group()
-    return f"var(--{_THEMED[colour]}, {colour})" if colour in _THEMED else colour
+    """Return a style of an SVG, with a variable of the page if the page replaces its colour."""
+    name, colour = match.groups()
+    return f"{name}: var(--{_THEMED[colour]}, {colour})" if colour in _THEMED else match.group()
 
 
 def styled():

@@ -167,9 +167,7 @@ def _ends_at_descriptor(recording: Recording) -> bool:
     return bool(np.median(inside) < 0.05 + 0.01 * np.abs(places).max())
 
 
-def _takes(
-    scene: Scene, casting: Casting, recordings: list[Recording], kind: Layout
-) -> list[Take]:
+def _takes(scene: Scene, casting: Casting, recordings: list[Recording], kind: Layout) -> list[Take]:
     """Return the recordings with their titles and colours.
 
     Robots in one world have the colour of the direction in which they end.

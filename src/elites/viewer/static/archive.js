@@ -10,22 +10,31 @@ import { axisLabel, iteration, seed, state } from "./state.js";
 const CACHE_SIZE = 400;
 const cache = new Map(); // archives by seed, iteration and evaluation
 
-/** Map of the archive. A click on the map sends the event "pick" to its canvas. */
+/**
+ * Map of the archive. Its canvas gets the event "pick" for a click, "archive" for another archive,
+ * "shade" for other colours and "trajectories" for other recordings.
+ */
 export const map = createMap($("map"), $("tooltip"), {
-  onPick: (cell, values) => $("map").dispatchEvent(new CustomEvent("pick", { detail: { cell, values } })),
+  onPick: (cell, values, extend) => send("pick", { cell, values, extend }),
   onSelect: selectCell,
-  describe: describeCell,
+  describe: (cell) => describeCell(state.run, state.archive, cell),
 });
+
+const send = (name, detail) => $("map").dispatchEvent(new CustomEvent(name, { detail }));
 
 /** Select a cell on the map, and announce the values of the cell to screen readers. */
 export function selectCell(cell) {
   map.select(cell);
-  $("selection").textContent = describeCell(cell).replaceAll("\n", ", ");
+  announce(state.run, state.archive, cell);
 }
 
-/** Return a text with the values of a cell of the shown archive, one value per line. */
-function describeCell(cell) {
-  const { run, archive } = state;
+/** Announce the values of a cell of an archive to screen readers. */
+export function announce(run, archive, cell) {
+  $("selection").textContent = describeCell(run, archive, cell).replaceAll("\n", ", ");
+}
+
+/** Return a text with the values of a cell of an archive, one value per line. */
+export function describeCell(run, archive, cell) {
   const between = archive.between_error?.[cell] ?? null;
   const betweenLines = between === null ? [] : [`descriptor error between elites: ${formatNumber(between)}`];
   if (archive.fitness[cell] === null) return [`cell ${cell}, empty`, ...betweenLines].join("\n");
@@ -64,6 +73,7 @@ export async function showArchive() {
   offerColours();
   showColours();
   filterByFitness();
+  send("archive");
 }
 
 /**
@@ -104,6 +114,7 @@ export function showColours() {
   const shade = currentShade();
   map.setShade(shade);
   showLegend(shade);
+  send("shade", shade);
 }
 
 /**
@@ -114,6 +125,7 @@ export function showTrajectories() {
   const { shown } = state;
   const belong = shown && shown.seed === seed() && shown.iteration === iteration();
   map.setTrajectories(belong ? shown.trajectories : []);
+  send("trajectories", shown?.trajectories ?? []);
 }
 
 /**

@@ -8,8 +8,8 @@ import { createTooltip } from "./tooltip.js";
 
 /**
  * Create a map of an archive on a canvas, and return the functions that change the map. A click or
- * Enter calls `onPick(cell, values)` with the values by axis, and the arrow keys call
- * `onSelect(cell)`. `describe(cell)` returns the text of the tooltip.
+ * Enter calls `onPick(cell, values, extend)` with the values by axis, and whether the shift key is
+ * pressed. The arrow keys call `onSelect(cell)`. `describe(cell)` returns the text of the tooltip.
  */
 export function createMap(canvas, tooltipElement, { onPick, onSelect, describe }) {
   const map = {
@@ -23,6 +23,8 @@ export function createMap(canvas, tooltipElement, { onPick, onSelect, describe }
     passes: () => true, // whether a cell passes the filter
     selected: -1,
     marked: null, // cells with a recording, in an exported page
+    paths: [], // paths of all elites, as descriptors
+    stops: [], // cells of the tour
     trajectories: [], // { colour, requested, reached, path }
     view: { zoom: 1, x: 0, y: 0 }, // visible part of the unit square
   };
@@ -51,6 +53,8 @@ export function createMap(canvas, tooltipElement, { onPick, onSelect, describe }
     setFilter: (passes) => update({ passes }),
     setAxes: (axes) => update({ axes }),
     setMarked: (marked) => update({ marked }),
+    setPaths: (paths) => update({ paths }),
+    setStops: (stops) => update({ stops }),
     setTrajectories: (trajectories) => update({ trajectories }),
     select: (selected) => update({ selected }),
     showWhole() {

@@ -20,7 +20,9 @@ export function drawMap(map) {
   if (descriptorSize(map) === 2) drawCells(map, context, f);
   else if (descriptorSize(map) === 1) drawBars(map, context, f);
   else drawPoints(map, context, f);
+  drawPaths(map, context, f);
   for (const trajectory of map.trajectories) drawTrajectory(map, context, f, trajectory);
+  map.stops.forEach((cell, i) => drawStop(map, context, f, cell, i + 1));
   context.restore();
   drawAxes(map, context, f);
   // For developer tools and benchmarks/viewer.py. Only the latest measure is kept.
@@ -136,6 +138,30 @@ function drawPoints(map, context, f) {
     drawDot(context, ...position, radius, cellColour(map, cell) ?? "gray", border);
   }
   context.globalAlpha = 1;
+}
+
+/** Draw the paths of all elites as faint lines, thinner the more there are. */
+function drawPaths(map, context, f) {
+  context.strokeStyle = themeColour("text");
+  context.globalAlpha = map.paths.length > 200 ? 0.2 : 0.4;
+  context.lineWidth = 1;
+  for (const path of map.paths) {
+    context.beginPath();
+    for (const descriptor of path) context.lineTo(...toCanvas(map, ...descriptorPosition(map, descriptor), f));
+    context.stroke();
+  }
+  context.globalAlpha = 1;
+}
+
+/** Draw the number of a stop of the tour on its cell. */
+function drawStop(map, context, f, cell, number) {
+  const [x, y] = toCanvas(map, ...cellPosition(map, cell), f);
+  drawDot(context, x, y, 8, themeColour("background"), themeColour("text"));
+  context.fillStyle = themeColour("text");
+  context.font = "bold 10px system-ui, sans-serif";
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.fillText(number, x, y);
 }
 
 /**

@@ -22,10 +22,10 @@ export function onMapPointer(map, tooltip, repaint, { onPick }) {
       move(dx, dy);
       zoomView(map, factor, x, y);
     },
-    onClick(x, y) {
+    onClick(x, y, shift) {
       if (!map.run || !map.archive || !isInFrame(map, x, y)) return;
       tooltip.hide(); // it would cover the drawn trajectory
-      onPick(cellAt(map, x, y), valuesAt(map, x, y));
+      onPick(cellAt(map, x, y), valuesAt(map, x, y), shift);
     },
   });
   canvas.addEventListener("pointermove", (event) => {
@@ -45,7 +45,7 @@ export function onMapPointer(map, tooltip, repaint, { onPick }) {
 }
 
 /**
- * React to the keyboard on the map: arrows select a cell, Enter picks it, "n" selects the next cell
+ * React to the keyboard on the map: arrows select a cell, Enter picks it, also with the shift key, "n" selects the next cell
  * with a recording. Plus, minus and 0 zoom.
  */
 export function onMapKeyboard(map, tooltip, repaint, { onPick, onSelect }) {
@@ -62,7 +62,7 @@ export function onMapKeyboard(map, tooltip, repaint, { onPick, onSelect }) {
   function play(event) {
     if (map.selected < 0 || event.repeat) return;
     tooltip.hide();
-    onPick(map.selected, Object.fromEntries(Object.entries(map.cells.centroids[map.selected])));
+    onPick(map.selected, { ...map.cells.centroids[map.selected] }, event.shiftKey);
   }
   function selectMarked() {
     const order = [...(map.marked ?? [])].sort((a, b) => a - b);

@@ -14,7 +14,7 @@ export function showRecording(who, recording, title, reason) {
   const note = recording && state.stages ? "" : recording ? state.noStages : reason || state.noStages;
   $(`${who}-note`).textContent = note;
   $(`${who}-note`).hidden = !note;
-  const rows = recording ? numbersOf(who, recording) : [];
+  const rows = recording ? numbersOf(recording) : [];
   const elements = rows.flatMap(([name, value]) => [createElement("dt", name), createElement("dd", value)]);
   $(`${who}-numbers`).replaceChildren(...elements);
 }
@@ -23,13 +23,13 @@ export function showRecording(who, recording, title, reason) {
  * Return the rows [name, value] of the table below a stage: fitness, descriptors, error and steps
  * of a recording.
  */
-function numbersOf(who, recording) {
-  const { run } = state;
+function numbersOf(recording) {
+  const run = recording.run ?? state.run;
   const rows = [];
   const known = recording.stored_fitness ?? evaluatedFitness(recording.requested);
   const differs = known !== undefined && recording.fitness !== null
     && Math.abs(known - recording.fitness) > 1e-4 * Math.abs(known);
-  const source = who === "elite" ? "stored" : "evaluated";
+  const source = recording.stored_fitness === undefined ? "evaluated" : "stored";
   if (!recording.valid) rows.push(["failed", "the simulation diverged"]);
   rows.push(["fitness", formatNumber(recording.fitness) + (differs ? ` (${source}: ${formatNumber(known)})` : "")]);
   const [stored, requested] = [recording.stored_descriptor, recording.requested].map(formatVector);

@@ -113,6 +113,19 @@ export function createTrail(poses, markSize, ground) {
 }
 
 /**
+ * Return thin lines on the ground along paths, each a list of places [x, y]. Arguments as in
+ * `createTrail`.
+ */
+export function createLines(paths, markSize, ground) {
+  const height = ground + 0.006 * markSize;
+  const points = paths.flatMap((path) => path.slice(1).flatMap((to, i) => [...path[i], height, ...to, height]));
+  const geometry = new THREE.BufferGeometry();
+  geometry.setAttribute("position", new THREE.Float32BufferAttribute(points, 3));
+  const options = { transparent: true, opacity: 0.35, fog: false, depthWrite: false };
+  return new THREE.LineSegments(geometry, new THREE.LineBasicMaterial(options));
+}
+
+/**
  * Return the mesh of a ring on the ground at (x, y). The radii are in units of `markSize`, and
  * `ground` is the height of the floor.
  */

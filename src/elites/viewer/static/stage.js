@@ -5,7 +5,7 @@ import { INITIAL_ORBIT, changeOrbit, onCameraInput, placeCamera } from "./camera
 import { oncePerFrame } from "./canvas.js";
 import { themeColour } from "./colours.js";
 import { unpackPoses } from "./poses.js";
-import { addBodies, createFloor, createMaterials, createRing, createTrail, floorHeight } from "./scene.js";
+import { addBodies, createFloor, createLines, createMaterials, createRing, createTrail, floorHeight } from "./scene.js";
 
 const vector = new THREE.Vector3(); // for intermediate results
 
@@ -18,7 +18,7 @@ export function createStage(canvas, scene, colour, onCamera) {
   const stage = {
     ...createWorld(canvas, scene), canvas, colour, floor: null, ground: floorHeight(scene),
     startsFixed: scene.camera === "fixed", ...unloaded(), mode: "follow", orbit: INITIAL_ORBIT,
-    robotSize: 1, robotHalf: cube(1), markSize: 1, middle: new THREE.Vector3(), squareSide: 1,
+    paths: [], robotSize: 1, robotHalf: cube(1), markSize: 1, middle: new THREE.Vector3(), squareSide: 1,
     fixedView: { target: new THREE.Vector3(), half: cube(1) },
   };
   const repaint = oncePerFrame(() => draw(stage));
@@ -45,8 +45,15 @@ export function createStage(canvas, scene, colour, onCamera) {
     showFrame: (frame) => update({ frame: stage.poses ? Math.min(frame, stage.poses.frames - 1) : 0 }),
     setCameraMode: (mode) => update({ mode }),
     setOrbit: (orbit) => update({ orbit }),
-    /** Return the bounding box of the robot's path. It is empty if there is no recording. */
-    pathBox: () => stage.pathBox.clone(),
+    /** Draw paths on the floor, each a list of places [x, y], if descriptors are such places. */
+    setPaths(paths) {
+      stage.paths = paths;
+      drawPaths(stage);
+      paint(stage);
+      repaint();
+    },
+    /** Return the bounding box of all paths on the stage. It is empty if there is no recording. */
+    pathBox: () => (stage.lines ? stage.pathBox.clone().expandByObject(stage.lines) : stage.pathBox.clone()),
     /** Set the box of the world that the fixed camera shows. */
     setFixedView(box) {
       const half = box.getSize(new THREE.Vector3()).divideScalar(2).addScalar(stage.robotSize);
@@ -80,17 +87,28 @@ function createWorld(canvas, scene) {
 const cube = (half) => new THREE.Vector3(half, half, half);
 
 /** Return the properties that a stage has when no recording is loaded. */
-const unloaded = () => ({ poses: null, frame: 0, trail: null, rings: [], pathBox: new THREE.Box3() });
+const unloaded = () => ({
+  poses: null, frame: 0, trail: null, rings: [], lines: null, isPlace: false, pathBox: new THREE.Box3(),
+});
+
+/** Remove an object from the world of a stage and free its memory. */
+function removePart({ world }, part) {
+  world.remove(part);
+  part.geometry.dispose();
+  part.material.dispose();
+}
+
+/** Draw the paths of all elites on a stage, if the recording there says that descriptors are places. */
+function drawPaths(stage) {
+  if (stage.lines) removePart(stage, stage.lines);
+  stage.lines = stage.isPlace && stage.paths.length ? createLines(stage.paths, stage.markSize, stage.ground) : null;
+  if (stage.lines) stage.world.add(stage.lines);
+}
 
 /** Put a recording on a stage, or clear the stage if `recording` is null. */
 function loadRecording(stage, recording) {
   const { world, bodies, ground } = stage;
-  for (const part of [stage.trail, ...stage.rings]) {
-    if (!part) continue;
-    world.remove(part);
-    part.geometry.dispose();
-    part.material.dispose();
-  }
+  for (const part of [stage.trail, stage.lines, ...stage.rings]) if (part) removePart(stage, part);
   Object.assign(stage, unloaded());
   stage.poses = recording?.poses ? unpackPoses(recording.poses) : null;
   bodies.forEach((body) => (body.visible = stage.poses !== null));
@@ -98,7 +116,9 @@ function loadRecording(stage, recording) {
   measure(stage);
   stage.trail = createTrail(stage.poses, stage.markSize, ground);
   world.add(stage.trail);
-  if (isPositionDescriptor(stage, recording)) {
+  stage.isPlace = isPositionDescriptor(stage, recording);
+  drawPaths(stage);
+  if (stage.isPlace) {
     // A ring for the requested position, and a dot for the reached one.
     const { markSize } = stage;
     stage.rings = [
@@ -168,6 +188,7 @@ function paint(stage) {
   stage.floor = createFloor(renderer, 120 * robotSize, stage.squareSide, background, border);
   world.add(stage.floor);
   for (const part of [stage.trail, ...stage.rings]) part?.material.color.copy(own);
+  stage.lines?.material.color.copy(muted);
 }
 
 /** Draw the current frame of the recording on a stage. */

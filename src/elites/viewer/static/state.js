@@ -14,6 +14,9 @@ export const state = {
   noStages: "", // why there is nothing to draw
   playback: { frames: 1, playing: false, frame: 0, last: 0, request: 0 },
   shown: null, // { seed, iteration, trajectories } of the recordings that are shown
+  paths: null, // { iteration, seed, found, text } of the paths of all elites, if they are shown
+  tour: { stops: [], at: -1 }, // stops { cell, values }, and the one that is played
+  beside: null, // { run, archive, iteration } of the second run; null if the page shows one run
   rollouts: 0, // number of rollouts requested so far; responses to earlier ones are dropped
 };
 
