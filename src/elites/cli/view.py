@@ -29,7 +29,7 @@ def view(
     browser: bool = True,
     trust_task: bool = False,
 ) -> None:
-    """Show a run, or two side by side, in the browser: map of the archive, moving robots, learning curves.
+    """Show one or two runs in the browser: map of the archive, moving robots, learning curves.
 
     Args:
         run: Run directory. The run may still be training.

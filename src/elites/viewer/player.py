@@ -22,7 +22,6 @@ from elites.viewer import data, filming, paths
 from elites.viewer.data import NotFoundError, to_lists
 from elites.viewer.recording import RecordingRequest, actor_request, record
 
-
 _KEPT_CHUNKS = 64  # of the paths of elites
 
 

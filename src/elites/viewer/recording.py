@@ -27,7 +27,6 @@ from elites.tasks.task import Task, TaskState
 from elites.training import SeedResult
 from elites.viewer.data import to_lists
 
-
 _FALLEN_HEIGHT = 0.75  # share of the trunk's height at the start, below which the robot fell
 _FALLEN_ANGLE = 0.8  # radians between the trunk's vertical at the start and at the end
 
