@@ -30,6 +30,7 @@ MEGABYTE = 10**6
 DEPTH = 50  # of nested lists and tables
 LARGEST_JSON = 8 * MEGABYTE
 _LONGEST_LINE = MEGABYTE  # of a CSV file
+_LONGEST_KEY = 1000  # parts of a key of a TOML file
 Rows = list[list[str]]
 Error = type[Exception]
 
@@ -154,9 +155,12 @@ def read_json(path: Path, error: Error = RunError, follow: bool = False) -> Any:
 def read_toml(path: Path, error: Error = ValueError) -> dict[str, Any]:
     """Read a TOML file and return its contents as a dictionary. Raises `error` if it is damaged."""
     text = read_text(path, LARGEST_JSON, error, follow=True)
+    # The parser's time and memory grow with the square of the parts of a key, as in a.b.c = 1.
+    if any(line.partition("=")[0].count(".") > _LONGEST_KEY for line in text.splitlines()):
+        raise error(f"{path}: nested too deeply")
     try:
         values = tomllib.loads(text)
-    except RecursionError:
+    except (RecursionError, MemoryError):
         raise error(f"{path}: nested too deeply") from None
     except ValueError as problem:
         raise error(f"{path}: {problem}") from None

@@ -70,7 +70,7 @@ def test_a_gallery_has_a_panel_for_each_behaviour(run):
         (("--size", 4, 4), "--size must be between 16 and 4096 pixels"),
         (("--output", "film.avi"), "the name of a film ends with .gif or .mp4"),
         (("--output", "nowhere/film.gif"), "no such directory"),
-        (("--cell", 100000), "--cell 100000 does not exist"),
+        (("--cell", 100000), "cell 100000 does not exist"),
         (("--layout", "panels"), "--layout is for --gallery"),
     ],
 )

@@ -32,7 +32,7 @@ def view(
     """Show one or two runs in the browser: map of the archive, moving robots, learning curves.
 
     Args:
-        run: Run directory. The run may still be training.
+        run: Run directory, or --pretrained MODEL. The run may still be training.
         beside: A second run of the same task, to show beside the first.
         export: Write the page to this file, which needs no server to open, instead of serving it.
         cells: With --export, cells to record for the page.

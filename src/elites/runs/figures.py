@@ -22,7 +22,7 @@ from matplotlib.lines import Line2D
 
 from elites.output import warn
 from elites.runs import directory as directories
-from elites.runs import evaluation, gaps, logs, snapshots
+from elites.runs import evaluation, gaps, interpolating, logs, snapshots
 from elites.runs.archive_drawing import (
     MOST_PROJECTED,
     draw_archive,
@@ -49,6 +49,7 @@ from elites.runs.drawing import (
     wrapped,
 )
 from elites.runs.evaluation import ARCHIVE_METRICS
+from elites.runs.interpolation_drawing import interpolation_figure
 from elites.words import file_name, listed, plain
 
 
@@ -87,6 +88,26 @@ def draw_run(run: RunDirectory, seed: int | None = None) -> list[Path]:
     if not drawn:
         raise RunError(f"{run.path} has nothing to draw yet: no metrics and no snapshot")
     return drawn
+
+
+def draw_interpolation(run: RunDirectory, iteration: int) -> list[Path]:
+    """Draw how the best seed's actor does between elites, and return the paths of the PNG files.
+
+    Returns an empty list if the iteration has no snapshot or was not measured.
+    """
+    facts, snapshot = directories.read_facts(run), snapshots.at(run, iteration)
+    if snapshot is None:
+        return []
+    index = snapshots.best_seed(snapshot, facts)
+    seed = list(run.config().seed_numbers)[index]
+    rows = interpolating.requests(run, iteration, seed)
+    if rows is None:
+        return []
+    run.figures.mkdir(exist_ok=True)
+    with styled():
+        figure = interpolation_figure(facts, snapshot, index, rows)
+        explain(figure, facts)
+        return [_save(figure, run, "interpolation")]
 
 
 def draw_comparison(runs: Sequence[RunDirectory], output: Path) -> list[Path]:

@@ -184,15 +184,19 @@ def prepare(config: Config, run: RunDirectory) -> Job:
     choose_device(config.device)
     checking.check_own(tasks.make(config.task))
     job = build(config, run)
-    task = job.task
-    robots = max(job.algorithm.padded_batch, *(each.evaluations for each in job.algorithm.rounds))
-    # A rollout's transitions exist twice: as they are recorded, and as they are stored.
-    width = 2 * task.observation_size + task.action_size + 3 * task.descriptor_size + 5
-    recorded = 2 * 4 * width * task.episode_length * robots * config.seeds
-    if not job.algorithm.needs_transitions:  # then nobody reads them, and none are recorded
-        recorded = 0
+    recorded = recorded_size(job.task, job.algorithm, config.seeds)
     refuse_too_much(job.state_size + recorded, config)
     return job
+
+
+def recorded_size(task: Task, algorithm: Algorithm, seeds: int) -> int:
+    """Return the bytes of the transitions that the rollouts of an iteration record."""
+    if not algorithm.needs_transitions:  # then nobody reads them, and none are recorded
+        return 0
+    robots = max(algorithm.padded_batch, *(each.evaluations for each in algorithm.rounds))
+    # A rollout's transitions exist twice: as they are recorded, and as they are stored.
+    width = 2 * task.observation_size + task.action_size + 3 * task.descriptor_size + 5
+    return 2 * 4 * width * task.episode_length * robots * seeds
 
 
 # ------------------------------------------------------------------------------- device and memory

@@ -52,6 +52,12 @@ def newest(run: RunDirectory) -> dict[str, np.ndarray] | None:
     return read(run, found[-1]) if found else None
 
 
+def at(run: RunDirectory, iteration: int) -> dict[str, np.ndarray] | None:
+    """Return the snapshot of an iteration of a run, or None if there is none. See `read`."""
+    path = run.snapshots / f"{iteration:09d}.npz"
+    return read(run, path) if path.exists() else None
+
+
 def read(run: RunDirectory, path: Path) -> dict[str, np.ndarray]:
     """Read the snapshot at a path, an archive without policies, and return its arrays by name.
 

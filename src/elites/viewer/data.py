@@ -18,7 +18,7 @@ import numpy as np
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import environment, evaluation, gaps, logs, snapshots
+from elites.runs import environment, evaluation, gaps, interpolating, logs, snapshots
 from elites.runs.checkpoint import WEIGHTS
 from elites.runs.directory import CONFIG, ENVIRONMENT, FACTS, METRICS, RunDirectory, RunError
 from elites.runs.voronoi import grid_places, polygons
@@ -180,7 +180,9 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
 
     The lists are fitness, descriptors, origin (number of the variation that made the elite) and
     born (iteration in which it was added). If that iteration was re-evaluated, descriptor errors
-    and the actor's fitness are included.
+    and the actor's fitness are included. If the actor was measured between elites, its errors there
+    are `between_error`, also for empty cells. If only some elites have kept their policies, `kept`
+    has their cells.
     """
     index = seed_index(run, seed)
     snapshot = _snapshot(run, iteration)
@@ -196,7 +198,19 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
     folder = _evaluations(run).get(iteration)
     if folder is not None:
         columns |= _errors(folder, iteration, seed, snapshot["centroids"].shape)
-    return {name: to_lists(values) for name, values in columns.items()}
+    between = _between(run, iteration, seed, len(fitness))
+    if between is not None:
+        columns["between_error"] = between
+    lists: dict[str, Any] = {name: to_lists(values) for name, values in columns.items()}
+    kept = directories.kept_cells(run)
+    return lists if kept is None else {**lists, "kept": kept}
+
+
+def _between(run: RunDirectory, iteration: int, seed: int, count: int) -> np.ndarray | None:
+    """Return the actor's median error [cells] for requests all over each cell, if measured."""
+    if not is_inside(run, run.interpolation / "requests.csv"):
+        return None
+    return interpolating.between_errors(run, iteration, seed, count)
 
 
 def _errors(

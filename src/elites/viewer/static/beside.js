@@ -5,7 +5,7 @@ import { $, fillSelect } from "./dom.js";
 import { createMap } from "./map.js";
 import { extent } from "./numbers.js";
 import { get } from "./requests.js";
-import { state } from "./state.js";
+import { markedCells, state } from "./state.js";
 
 /** Map of the second run. A click sends the event "pick" to its canvas. */
 export const besideMap = createMap($("beside-map"), $("beside-tooltip"), {
@@ -48,6 +48,7 @@ export async function showBeside() {
   beside.iteration = beside.run.playable.at(-1) ?? beside.run.iterations.at(-1);
   beside.archive = await get("/api/archive", { iteration: beside.iteration, seed: besideSeed() }, beside.run.id);
   besideMap.setArchive(beside.archive);
+  besideMap.setMarked(markedCells(beside.archive));
 }
 
 /**
