@@ -35,6 +35,20 @@ Rows = list[list[str]]
 Error = type[Exception]
 
 
+def user_cache() -> Path | None:
+    """Return the folder of elites in the user's cache. It need not exist.
+
+    It is `~/.cache/elites`, or lies below `$XDG_CACHE_HOME`. Returns None if the user has no home
+    directory.
+    """
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return base / "elites"
+
+
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ESTALE)
 
 

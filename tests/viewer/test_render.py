@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from page import SCENES
-from program import SMOKE, elites, succeed
+from program import SMOKE, elites, environment, succeed
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,15 @@ def test_a_gallery_has_a_panel_for_each_behaviour(run):
     slow = "render", run, "--gallery", 3, "--size", 64, 48, "--speed", 2, "--layout", "together"
     succeed(*slow)
     assert opened(run / "figures" / "gallery_of_elites.gif") == (2 * frames - 1, (64, 48))
+
+
+def test_compiled_rollouts_are_kept_for_the_next_film(run, tmp_path):
+    """In the user's cache, unless JAX was told another place."""
+    given = {"XDG_CACHE_HOME": str(tmp_path), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    environ = environment(cache=False, **given)
+    succeed("render", run, "--size", 64, 48, apart=True, environ=environ)
+    kept = [path for path in (tmp_path / "elites" / "compiled").rglob("*") if path.is_file()]
+    assert any("jit_run" in path.name for path in kept)
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def render(
     from elites.viewer import filming
 
     job.choose_device("cpu")  # a GPU may be training
+    job.keep_compiled()
     task = saved.Reader(directory).task
     filming.drawable(task)
     results, _ = saved.load_checkpoint(directory, checkpoint)

@@ -133,15 +133,13 @@ def installed() -> list[Path]:
 
 def cache() -> Path:
     """Return the folder of installed models. Raises a ValueError without a home directory."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
-    except RuntimeError:
+    folder = files.user_cache()
+    if folder is None:
         raise ValueError(
             "you have no home directory to install models in. Name a folder in the environment "
             "variable XDG_CACHE_HOME"
-        ) from None
-    return base / "elites" / "pretrained"
+        )
+    return folder / "pretrained"
 
 
 # ------------------------------------------------------------------------------------------ sources

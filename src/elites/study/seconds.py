@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -204,12 +203,8 @@ def cache_file() -> Path | None:
 
     Returns None if the user has no home directory.
     """
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
-    except RuntimeError:
-        return None
-    return base / "elites" / "seconds.json"
+    folder = files.user_cache()
+    return None if folder is None else folder / "seconds.json"
 
 
 def measurements() -> list[Measurement]:
