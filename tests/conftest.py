@@ -138,6 +138,13 @@ def _shared():
 
 
 @pytest.fixture
+def unshared():
+    """Compile anew what this test builds: for tests of what is compiled when."""
+    with sharing.paused():
+        yield
+
+
+@pytest.fixture
 def optimised():
     """Compile with LLVM's optimisations: for bits as users see them, or for much to compute."""
     with quick.optimising():

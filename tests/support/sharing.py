@@ -9,12 +9,14 @@ They would have been the same code: other processes of the tests load it from th
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 MOST = 400  # stages or algorithms that are kept
+_PAUSED: list[bool] = []  # not empty while nothing is shared
 
 
 class Kept:
@@ -33,13 +35,24 @@ class Kept:
         return self._found[key][0]
 
 
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Build and compile everything anew meanwhile, for tests of what is compiled when."""
+    _PAUSED.append(True)
+    try:
+        yield
+    finally:
+        _PAUSED.pop()
+
+
 def _mark(value: Any) -> Hashable:
     """Return what a value is compared by: records and plain values by value, the rest as such."""
     if isinstance(value, functools.partial):
         named = tuple(sorted((name, _mark(each)) for name, each in value.keywords.items()))
         return (_mark(value.func), tuple(map(_mark, value.args)), named)
     if _is_record(value):
-        return (type(value), *map(_mark, vars(value).values()))
+        fields = (getattr(value, field.name) for field in dataclasses.fields(value))
+        return (type(value), *map(_mark, fields))
     if type(value) is tuple:
         return tuple(map(_mark, value))
     plain = value is None or isinstance(value, bool | int | float | str)
@@ -67,12 +80,14 @@ def install() -> None:
 
     def build_algorithm(algorithm, on, hp):
         published = ALGORITHMS.get(algorithm) if isinstance(algorithm, str) else algorithm
-        if published not in ALGORITHMS.values():
+        if _PAUSED or published not in ALGORITHMS.values():
             return build(algorithm, on, hp)
         key = ("algorithm", id(published), optimises(), _mark(on), _mark(hp))
         return kept.get(key, (on, hp), lambda: build(algorithm, on, hp))
 
     def over_seeds(self, function, donate=False, concurrent=False):
+        if _PAUSED:
+            return compiled(self, function, donate, concurrent)
         how = (donate, concurrent, self.seeds, self._devices, *sorted(self._options.items()))
         key = ("stage", _mark(function), optimises(), *how)
         make = functools.partial(compiled, self, function, donate, concurrent)
