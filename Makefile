@@ -34,6 +34,7 @@ demo: .venv/installed
 
 docs: .venv/installed
 	$(BIN)/python docs/site/commands.py
+	$(BIN)/python docs/site/hours.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo 'open build/site/index.html; for the search, serve it: $(BIN)/python -m http.server -d build/site'
 

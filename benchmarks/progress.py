@@ -2,8 +2,8 @@
 
     python benchmarks/progress.py --output docs/images/progress.png
 
-Reads `docs/results/progress_me/TASK.ALGORITHM.seeds_A-B.csv` and the tables of re-evaluations
-beside them. The page `docs/progress.md` shows the output.
+Reads the recorded tables of these runs in `docs/results`, see `RUNS`, and the tables of
+re-evaluations beside them. The page `docs/progress.md` shows the output.
 """
 
 from __future__ import annotations
@@ -20,13 +20,36 @@ from scipy import stats
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results" / "progress_me"
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
 TASKS = {  # title, the paper's QD-score after a million evaluations, and the budget to reach it in
     "ant_omni": ("Ant-Omni", 8.7, 125_000),
     "anttrap_omni": ("AntTrap-Omni", 7.2, 125_000),
     "hexapod_omni": ("Hexapod-Omni", 6.5, 250_000),
     "walker_uni": ("Walker-Uni", 9.8, 125_000),
 }
+RUNS = {  # tables of each task, by algorithm
+    "ant_omni": {
+        "progress_me": "progress_me.seeds_400-407",
+        "dcrl_me": "dcrl_me.discount_0.9.lengthscale_0.48.seeds_100-105",
+        "dcg_me": "dcg_me.seeds_0-5.1M",
+    },
+    "anttrap_omni": {
+        "progress_me": "progress_me.seeds_400-407",
+        "dcrl_me": "dcrl_me.seeds_400-407",
+        "dcg_me": "dcg_me.seeds_400-407",
+    },
+    "hexapod_omni": {
+        "progress_me": "progress_me.seeds_400-407",
+        "dcrl_me": "dcrl_me.discount_0.9.seeds_100-105",
+        "dcg_me": "dcg_me.seeds_0-3",
+    },
+    "walker_uni": {
+        "progress_me": "progress_me.seeds_600-607",
+        "dcrl_me": "dcrl_me.seeds_600-607",
+        "dcg_me": "dcg_me.seeds_400-407",
+    },
+}
+MILLION = "progress_me.seeds_700-703.1M"
 COLOURS = {"progress_me": "#009e73", "dcrl_me": "#d55e00", "dcg_me": "#0072b2"}
 Curves = dict[int, dict[int, float]]  # by seed: QD-score in 1e5 by evaluations
 
@@ -49,24 +72,24 @@ def main() -> None:
 
 def read(task: str) -> dict[str, Curves]:
     """Return the recorded runs of a task by algorithm."""
-    found: dict[str, Curves] = {}
-    for name in COLOURS:
-        curves: Curves = defaultdict(dict)
-        for row in rows(f"{task}.{name}.seeds_*.csv"):
-            curves[int(row["seed"])][int(row["evaluations"])] = float(row["qd_score"]) / 1e5
-        if curves:
-            found[name] = curves
+    return {name: curves(task, table) for name, table in RUNS[task].items()}
+
+
+def curves(task: str, table: str) -> Curves:
+    """Return the QD-scores of a recorded run, in 1e5, by seed and evaluations."""
+    found: Curves = defaultdict(dict)
+    for row in rows(task, table):
+        found[int(row["seed"])][int(row["evaluations"])] = float(row["qd_score"]) / 1e5
     return found
 
 
-def rows(pattern: str) -> list[dict[str, str]]:
-    """Return the rows of all tables with such a name. Tables of other kinds have a longer name."""
-    found = []
-    for path in sorted(RESULTS.glob(pattern)):
-        if path.name.count(".") == pattern.count("."):
-            with path.open() as file:
-                found += csv.DictReader(file)
-    return found
+def rows(task: str, table: str) -> list[dict[str, str]]:
+    """Return the rows of a recorded table, none if there is no such table."""
+    path = RESULTS / task / f"{table}.csv"
+    if not path.exists():
+        return []
+    with path.open() as file:
+        return list(csv.DictReader(file))
 
 
 def score(curve: dict[int, float], at: int) -> float:
@@ -125,7 +148,7 @@ def print_actor(task: str) -> None:
     """
     title = TASKS[task][0]
     for kind in ("reevaluations", "distilled"):
-        found = rows(f"{task}.progress_me.seeds_*.{kind}.csv")
+        found = rows(task, f"{RUNS[task]['progress_me']}.{kind}")
         if not found:
             continue
         last = max(int(row["iteration"]) for row in found)
@@ -143,11 +166,8 @@ def print_actor(task: str) -> None:
 
 def print_million() -> None:
     """Print the QD-scores of `progress_me` on Ant-Omni over a million evaluations."""
-    curves: Curves = defaultdict(dict)
-    for row in rows("ant_omni.progress_me_million.seeds_*.csv"):
-        curves[int(row["seed"])][int(row["evaluations"])] = float(row["qd_score"]) / 1e5
     for at in (128_000, 256_000, 500_000, 1_000_192):
-        values = np.array([score(curve, at) for curve in curves.values()])
+        values = np.array([score(c, at) for c in curves("ant_omni", MILLION).values()])
         print(f"Ant-Omni: progress_me after {at:,} of a million evaluations: {spread(values)}")
 
 

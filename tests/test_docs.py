@@ -209,8 +209,9 @@ def test_every_fault_names_tests_that_exist():
 
 
 def test_deploy_page_shows_the_file():
-    example = (DOCS / "examples" / "run_exported.py").read_text("utf-8")
-    assert example in code_blocks(DOCS / "deploy.md", "python")
+    for name, language in (("run_exported.py", "python"), ("run_exported.c", "c")):
+        example = (DOCS / "examples" / name).read_text("utf-8")
+        assert example in code_blocks(DOCS / "deploy.md", language)
 
 
 # ------------------------------------------------------------------------------ pages
@@ -498,7 +499,7 @@ def test_site_in_a_browser(site):
     """On a narrow screen, in the dark: no page is wider than the screen, and search finds."""
     options = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"}
     with served(site) as address, browsing(**options) as (page, asked, complaints):
-        for name in ("faults", "concepts", "commands", "api/core", "learning", "map"):
+        for name in ("faults", "concepts", "commands", "api/core", "results", "map"):
             page.goto(f"{address}{name}.html")
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
         page.goto(f"{address}index.html")

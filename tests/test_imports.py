@@ -5,8 +5,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "elites"
 FILES = [
-    "files", "arrays", "words", "writing", "output", "packages", "references", "names", "trust",
-    "presets",
+    "files", "arrays", "words", "writing", "output", "packages", "loggers", "references", "names",
+    "trust", "presets",
 ]  # fmt: skip
 FOLDERS = [
     "physics", "core", "interop", "tasks", "training", "runs", "study", "rendering", "viewer", "cli"

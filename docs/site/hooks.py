@@ -7,12 +7,15 @@ find their targets; three kinds lead out of docs/ and are changed here:
     CONTRIBUTING.md, CHANGELOG.md      pages of the site, made from these files
     any other file of the repository   a page that shows the file, under source/
 
+Notebooks become pages, with a link to the file. Their links to each other lead to these pages.
+
 Formulas in dollars become MathML, which browsers draw without a script.
 """
 
 from __future__ import annotations
 
 import html
+import json
 import posixpath
 import re
 from pathlib import Path, PurePosixPath
@@ -25,7 +28,9 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}  # file -> page
 FILES = {page: file for file, page in PAGES.items()}
-LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml", ".js": "javascript"}
+LANGUAGES = {
+    ".py": "python", ".json": "json", ".toml": "toml", ".js": "javascript", ".c": "c"
+}  # fmt: skip
 LINK = re.compile(r"(?<=\]\()(?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?=\))")
 FENCE = re.compile(r"^(```.*?^```$)", re.M | re.S)
 
@@ -35,12 +40,26 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for file, page in PAGES.items():
         text = (ROOT / file).read_text("utf-8")
         files.append(File.generated(config, page, content=text))
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        page = f"notebooks/{path.stem}.md"
+        files.append(File.generated(config, page, content=notebook_page(path)))
     for path in sorted({path for page in files.documentation_pages() for path in shown(page)}):
         language = LANGUAGES.get(Path(path).suffix, "text")
         text = (ROOT / path).read_text("utf-8")
         body = f"---\nsearch:\n  exclude: true\n---\n\n# {path}\n\n````{language}\n{text}````\n"
         files.append(File.generated(config, source_page(path), content=body))
     return files
+
+
+def notebook_page(path: Path) -> str:
+    """Return a notebook as Markdown, with a link to the file below its title."""
+    parts = []
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+    title, _, rest = parts[0].partition("\n")
+    link = f'<a href="{path.name}" download>Download this notebook</a>'
+    return "\n\n".join([title, link, rest, *parts[1:]]) + "\n"
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -100,7 +119,7 @@ def is_shown(path: str) -> bool:
     if not (ROOT / path).is_file() or path == "README.md" or path in PAGES:
         return False
     in_docs = PurePosixPath(path).is_relative_to("docs")
-    return not in_docs or Path(path).suffix in (".py", ".json", ".patch")
+    return not in_docs or Path(path).suffix in (".py", ".json", ".patch", ".c")
 
 
 def source_page(path: str) -> str:
@@ -117,7 +136,7 @@ def site_link(page: str, match: re.Match[str]) -> str:
     elif is_shown(path):
         target = source_page(path)
     elif path.startswith("docs/"):
-        target = path.removeprefix("docs/")
+        target = re.sub(r"\.ipynb$", ".md", path.removeprefix("docs/"))
     else:
         return match[0]  # nowhere: the build says so
     return posixpath.relpath(target, posixpath.dirname(page) or ".") + (match["anchor"] or "")

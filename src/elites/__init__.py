@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
     from elites.core.hyperparameters import Hyperparameters
     from elites.runs.directory import task_with_bounds as task_with_bounds
+    from elites.runs.pretrained import pretrained
     from elites.runs.saved import load
     from elites.runs.saving import save
     from elites.runs.starting import given_to as given_to
+    from elites.runs.switching import known_behaviours as known_behaviours
     from elites.tasks.task import Task, TaskState
     from elites.training import (
         AskTell,
@@ -48,8 +50,10 @@ _LAZY = {
     "ask_tell": "elites.training",
     "build": "elites.training",
     "given_to": "elites.runs.starting",  # for elites.training, which may not import it
+    "known_behaviours": "elites.runs.switching",  # for elites.training too
     "load": "elites.runs.saved",
     "optimize": "elites.training",
+    "pretrained": "elites.runs.pretrained",
     "save": "elites.runs.saving",
     "task_with_bounds": "elites.runs.directory",  # for elites.training too
     "train": "elites.training",
@@ -69,6 +73,7 @@ __all__ = [
     "build",
     "load",
     "optimize",
+    "pretrained",
     "save",
     "train",
 ]  # fmt: skip

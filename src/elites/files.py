@@ -30,8 +30,23 @@ MEGABYTE = 10**6
 DEPTH = 50  # of nested lists and tables
 LARGEST_JSON = 8 * MEGABYTE
 _LONGEST_LINE = MEGABYTE  # of a CSV file
+_LONGEST_KEY = 1000  # parts of a key of a TOML file
 Rows = list[list[str]]
 Error = type[Exception]
+
+
+def user_cache() -> Path | None:
+    """Return the folder of elites in the user's cache. It need not exist.
+
+    It is `~/.cache/elites`, or lies below `$XDG_CACHE_HOME`. Returns None if the user has no home
+    directory.
+    """
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return base / "elites"
 
 
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ESTALE)
@@ -154,9 +169,12 @@ def read_json(path: Path, error: Error = RunError, follow: bool = False) -> Any:
 def read_toml(path: Path, error: Error = ValueError) -> dict[str, Any]:
     """Read a TOML file and return its contents as a dictionary. Raises `error` if it is damaged."""
     text = read_text(path, LARGEST_JSON, error, follow=True)
+    # The parser's time and memory grow with the square of the parts of a key, as in a.b.c = 1.
+    if any(line.partition("=")[0].count(".") > _LONGEST_KEY for line in text.splitlines()):
+        raise error(f"{path}: nested too deeply")
     try:
         values = tomllib.loads(text)
-    except RecursionError:
+    except (RecursionError, MemoryError):
         raise error(f"{path}: nested too deeply") from None
     except ValueError as problem:
         raise error(f"{path}: {problem}") from None

@@ -57,3 +57,14 @@ def test_centroids_are_the_same_in_every_call_and_process():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == here.tobytes().hex()
+
+
+def test_a_tree_finds_the_row_that_comparing_all_finds():
+    """Also for points between two rows, on a row, and where many rows are equally near."""
+    random = np.random.default_rng(2)
+    grid = np.stack(np.meshgrid(np.arange(20), np.arange(20)), -1).reshape(-1, 2) / 32
+    rows = np.concatenate([grid, grid[:30], random.random((50, 2))]).astype(np.float32)
+    points = np.concatenate([grid, grid + 1 / 64, random.random((500, 2))]).astype(np.float32)
+    expected = centroids._nearest_of_all(rows, points)
+    np.testing.assert_array_equal(centroids._nearest(rows, points), expected)
+    assert len(rows) >= centroids._FEW, "fewer rows need no tree"

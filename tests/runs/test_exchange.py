@@ -119,7 +119,7 @@ def test_a_damaged_archive_is_refused_before_anything_is_written(tmp_path):
         (("a.csv", "--archive", "pyribs", "--actor"), "--archive exports all elites"),
         (("a.csv", "--archive", "csv", "--cell", 0), "--archive exports all elites"),
         (("a.csv", "--archive", "ribs"), "must be csv, pyribs or qdax, got 'ribs'"),
-        (("a.csv",), "must end in .onnx or .safetensors"),
+        (("a.csv",), "must end in .onnx, .safetensors, .c or .h"),
     ],
 )
 def test_wrong_options_are_refused(finished, tmp_path, monkeypatch, options, message):

@@ -284,7 +284,7 @@ def test_a_byte_order_mark_is_no_part_of_a_file(study, tmp_path):
     (tmp_path / "plain.csv").write_text(RESULTS)
     (tmp_path / "excel.csv").write_text(RESULTS, encoding="utf-8-sig")
     groups = [
-        elites.study.collect.read_imported(tmp_path / name, ["point_omni"])
+        elites.study.imported.read(tmp_path / name, ["point_omni"])
         for name in ("plain.csv", "excel.csv")
     ]
     np.testing.assert_equal(groups[0][0].curves, groups[1][0].curves)

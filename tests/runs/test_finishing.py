@@ -93,7 +93,7 @@ def test_a_summary_that_cannot_be_written_does_not_fail_a_run(tmp_path, monkeypa
     def write(*_):
         raise OSError(28, "No space left on device", "summary.md")
 
-    monkeypatch.setattr(trainer, "write_summary", write)
+    monkeypatch.setattr(trainer.summary, "write", write)
     done = elites("train", *POINT, "--output", study.run(item).path)
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "warning" in line]

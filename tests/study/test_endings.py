@@ -11,6 +11,7 @@ from elites import trust
 from elites.files import RunError
 from elites.study import scheduler, study
 from elites.study.engines import LocalEngine
+from elites.study.packing import Packing
 from elites.study.plan import Plan, read
 from elites.study.table import Live
 from program import complaint, contents, elites, environment, forget
@@ -58,7 +59,9 @@ def compute(path: Path, own: Path, names: tuple[str, ...], monkeypatch) -> dict[
     made.logs.mkdir()
     for item in made.items():
         (made.logs / f"{item.name}.log").write_text(OLD)
-    result = scheduler.run_unfinished(made, LocalEngine(2), Live(made, io.StringIO()))
+    result = scheduler.run_unfinished(
+        made, LocalEngine(Packing(otherwise=2)), Live(made, io.StringIO())
+    )
     assert result.done == 0
     index = json.loads((path / "index.json").read_text())["runs"]
     return {entry["algorithm"].rpartition(":")[2]: entry["error"] for entry in index}
@@ -154,9 +157,9 @@ def test_a_log_that_becomes_a_link_is_not_followed(tmp_path):
     log = made.logs / f"{made.items()[0].name}.log"
     log.symlink_to(tmp_path / "theirs")
     with pytest.raises(RunError, match="is a symbolic link"):
-        LocalEngine(1).start(made, made.items()[0])
+        LocalEngine().start(made, made.items()[0])
     log.unlink()
     os.mkfifo(log)
     with pytest.raises(RunError, match="not a plain file"):
-        LocalEngine(1).start(made, made.items()[0])
+        LocalEngine().start(made, made.items()[0])
     assert (tmp_path / "theirs").read_text() == "precious"

@@ -1,6 +1,7 @@
 """Plans: what a file may say, and what is said of a wrong one."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -120,3 +121,38 @@ def test_algorithms_of_ones_own_are_absolute_and_have_names_of_their_own(tmp_pat
         read(tmp_path, GOOD.replace('"dcg_me"', '"a.py:me"'))
     with pytest.raises(ValueError, match=r"line 3: algorithm 'b.py:me': there is no file b\.py"):
         read(tmp_path, GOOD.replace('"me"', '"b.py:me"'))
+
+
+def test_the_algorithms_of_the_related_work_are_built_in():
+    plan = BUILT_IN["related"]
+    assert {"pbt_me", "cma_me", "cma_mae", "cma_mega_es", "cma_mega_td3", "dns"} < set(
+        plan.algorithms
+    )
+    for task, algorithm in plan.pairs():
+        assert plan.config(task, algorithm, plan.seed_numbers).algorithm == algorithm
+
+
+def test_words_choose_a_part(tmp_path):
+    plan = dataclasses.replace(read(tmp_path, GOOD), first_seed=800)
+    part = plans.part(plan, ["arm_reach", "me", "800-801", "803"])
+    assert part.has("arm_reach", "me", range(800, 802))
+    assert part.has("arm_reach", "me", range(803, 804))
+    assert not part.has("arm_reach", "me", range(800, 804))
+    assert not part.has("point_omni", "me", range(800, 801))
+    assert not part.has("arm_reach", "dcg_me", range(800, 801))
+    whole = plans.part(plan, [])
+    assert all(whole.has(task, name, plan.seed_numbers) for task, name in plan.pairs())
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("arm_rech", "no such task or algorithm. Did you mean 'arm_reach'?"),
+        ("pga_me", "It has point_omni, arm_reach, me, dcg_me; or seeds"),
+        ("3-4", "--only 3-4: the plan has the seeds 0 to 3"),
+        ("2-1", "--only 2-1: the plan has the seeds 0 to 3"),
+    ],
+)
+def test_words_that_choose_nothing_are_refused(tmp_path, word, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        plans.part(read(tmp_path, GOOD), [word])

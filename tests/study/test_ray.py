@@ -42,7 +42,7 @@ def alone(tmp_path_factory):
     before = dict(os.environ)
     os.environ.update(environment())
     try:
-        result = scheduler.run_unfinished(study, LocalEngine(1), Live(study, io.StringIO()))
+        result = scheduler.run_unfinished(study, LocalEngine(), Live(study, io.StringIO()))
     finally:
         os.environ.clear()
         os.environ.update(before)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elites.study import collect, imported
+from elites.study import collect
 from elites.study.plan import Plan
 from elites.study.study import Item
 from program import complaint, edit_json, elites, succeed
@@ -108,8 +108,8 @@ def test_results_of_another_program_may_have_any_file_name(tmp_path, name):
     made = study(tmp_path / "study", plan, known)
     foreign = tmp_path / name
     foreign.write_text("evaluations,metric,value\n64,qd_score,0\n1088,qd_score,1024\n")
-    imported.add(made, foreign)
-    imported.add(made, foreign)  # the same once more
+    collect.add_imported(made, foreign)
+    collect.add_imported(made, foreign)  # the same once more
     results = collect.collect(made)
     assert results.problems == []
     assert [group.label for group in results.groups] == ["me", "base"]

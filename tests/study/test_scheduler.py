@@ -7,9 +7,9 @@ import pytest
 from elites.runs.directory import RunError
 from elites.runs.signals import Signals
 from elites.study import scheduler, worker
-from elites.study.plan import Plan
+from elites.study.plan import Part, Plan
 from elites.study.scheduler import Scheduler
-from elites.study.study import Study, open_study
+from elites.study.study import Study, open_study, split_for
 from elites.study.table import Live
 from elites.study.worker import Ending, read_ending
 from program import complaint, contents, edit_json, elites
@@ -27,6 +27,9 @@ class Script:
         self.study, self.codes, self.slots = study, codes, slots
         self.started: list[str] = []
         self.most = self.now = 0
+
+    def has_room(self, item):
+        return True
 
     def start(self, study, item):
         self.started.append(item.name)
@@ -286,3 +289,53 @@ def test_a_directory_with_another_study_a_run_or_files_is_refused(study, tmp_pat
     (tmp_path / "files" / "thesis.tex").write_text("")
     with pytest.raises(ValueError, match="not empty and not a study"):
         open_study(tmp_path / "files", PLAN)
+
+
+# ------------------------------------------------------------------------------- part of a plan
+
+
+def work_on(study, part: Part):
+    """Compute a part of a study, and return the result and the names of the started runs."""
+    split_for(study, part)
+    engine = Script(study, {})
+    live = Live(study, io.StringIO(), every=0.0)
+    result = Scheduler(study, engine, live, pause=0.0, part=part).run(Signals())
+    return result, engine.started
+
+
+def test_only_a_part_is_computed_and_the_rest_later(study):
+    part = Part(algorithms=("me",), seeds=(range(1, 3),))
+    result, started = work_on(study, part)
+    assert started == ["point_omni-me-seeds-1-2"]
+    assert (result.done, result.failed, result.stopped) == (1, [], False)
+    assert [item.name for item in study.items()] == [
+        "point_omni-me-seeds-0-0",
+        "point_omni-me-seeds-1-2",
+        "point_omni-me-seeds-3-3",
+        "point_omni-dcg_me-seeds-0-3",
+        "point_omni-pga_me-seeds-0-3",
+    ]
+    result, started = work_on(study, Part(algorithms=("me", "pga_me")))
+    assert started == [
+        "point_omni-me-seeds-0-0",
+        "point_omni-me-seeds-3-3",
+        "point_omni-pga_me-seeds-0-3",
+    ]
+    assert result.done == 4
+
+
+def test_a_run_that_has_begun_is_not_divided(study):
+    (study.run(study.items()[0]).path).mkdir(parents=True)
+    (study.run(study.items()[0]) / "config.json").write_text("{}")
+    before = study.items()
+    with pytest.raises(ValueError, match="is one run and has begun"):
+        split_for(study, Part(algorithms=("me",), seeds=(range(2),)))
+    assert study.items() == before
+    split_for(study, Part(algorithms=("me",), seeds=(range(4),)))
+    assert study.items() == before
+
+
+def test_words_that_are_not_in_the_plan_are_refused(tmp_path):
+    said = complaint(elites("study", "smoke", "--output", tmp_path / "s", "--only", "ant_omni"), 2)
+    assert "--only ant_omni: the plan has no such task or algorithm" in said
+    assert not (tmp_path / "s").exists()

@@ -202,6 +202,20 @@ def test_what_cannot_be_compared_is_not_in_the_family():
     assert statistics.compare_with("a", {"x": {"a": A}}) == {"x": []}
 
 
+def test_families_are_corrected_apart():
+    values = {"x": {"a": A, "b": B, "c": B, "d": B}, "y": {"a": A, "b": B}}
+    found = statistics.compare_with("a", values, lambda name: "two" if name == "d" else "one")
+    everything = [*found["x"], *found["y"]]
+    assert [(e.comparison.second, e.kind, e.family) for e in everything] == [
+        ("b", "one", 3),
+        ("c", "one", 3),
+        ("d", "two", 1),
+        ("b", "one", 3),
+    ]
+    p = everything[0].comparison.p
+    assert [e.bonferroni for e in everything] == pytest.approx([3 * p, 3 * p, p, 3 * p])
+
+
 def test_nothing_to_summarise():
     assert statistics.summary([]).seeds == 0
     assert math.isnan(statistics.summary([math.nan]).median)

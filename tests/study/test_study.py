@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from elites.study import collect
+from elites.study import collect, imported
 from elites.study.study import Study
 from program import HERE, command, complaint, contents, elites, environment, rows, succeed
 
@@ -68,6 +68,26 @@ def test_seeds_of_an_algorithm_are_one_run_with_their_own_results(finished):
     ]
     qd_score = results.groups[0].final["qd_score"]
     assert len(set(qd_score.tolist())) == 3
+
+
+def test_a_part_of_a_plan_is_run_and_joined_with_another(finished, plan, tmp_path):
+    part = tmp_path / "part"
+    done = succeed("study", plan, "--output", part, "--only", "me", "1-2", apart=True)
+    assert "1 run done" in done.stdout
+    assert [path.name for path in (part / "runs").iterdir()] == ["point_omni-me-seeds-1-2"]
+    alone = collect.collect(Study(part))
+    assert [(g.label, g.seeds, g.finished) for g in alone.groups] == [
+        ("me", [1, 2], 2),
+        ("pga_me", [], 0),
+    ]
+    joined = collect.collect(Study(part), Study(finished))
+    assert [(g.label, sorted(g.seeds), g.finished) for g in joined.groups] == [
+        ("me", [0, 1, 2], 3),
+        ("pga_me", [0, 1, 2], 3),
+    ]
+    assert joined.unfinished == []
+    said = complaint(elites("study", plan, "--output", part, "--only", "1"), 2)
+    assert "point_omni-me-seeds-1-2 is one run and has begun" in said
 
 
 def test_an_algorithm_of_ones_own_is_compared_under_its_short_name(tmp_path):
@@ -245,7 +265,7 @@ def test_foreign_seeds_are_not_extrapolated(tmp_path):
     foreign = tmp_path / "theirs.csv"
     lines = ["evaluations,metric,value,seed", "64,qd_score,1,0", "1000,qd_score,9,0"]
     foreign.write_text("\n".join([*lines, "64,qd_score,1,1", "128,qd_score,2,1"]) + "\n")
-    (group,) = collect.read_imported(foreign, ["point_omni"])
+    (group,) = imported.read(foreign, ["point_omni"])
     assert group.curves["evaluations"][-1].tolist() == [128, 128]
     assert group.final["qd_score"].tolist() == [pytest.approx(1 + 8 * 64 / 936), 2.0]
 
@@ -262,7 +282,7 @@ def test_foreign_columns_are_known_in_any_spelling(tmp_path, header, space):
     rows = [(e, "qd_score", e * (1 + s), s) for s in range(3) for e in (64, 160, 320)]
     lines = [",".join(f"{space}{cell}{space}" for cell in row) for row in rows]
     foreign.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
-    (group,) = collect.read_imported(foreign, ["point_omni"])
+    (group,) = imported.read(foreign, ["point_omni"])
     assert (group.label, group.seeds) == ("theirs", [0, 1, 2])
     assert group.final["qd_score"].tolist() == [320, 640, 960]
 
@@ -271,7 +291,7 @@ def test_foreign_seeds_are_not_extrapolated_to_the_left(tmp_path):
     foreign = tmp_path / "theirs.csv"
     lines = ["evaluations,metric,value,seed", "64,qd_score,1,0", "256,qd_score,7,0"]
     foreign.write_text("\n".join([*lines, "128,qd_score,5,1", "256,qd_score,9,1"]) + "\n")
-    (group,) = collect.read_imported(foreign, ["point_omni"])
+    (group,) = imported.read(foreign, ["point_omni"])
     assert group.curves["evaluations"][:, 0].tolist() == [128, 256]
     assert group.curves["qd_score"].tolist() == [[3.0, 5.0], [7.0, 9.0]]
 

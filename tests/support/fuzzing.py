@@ -31,7 +31,8 @@ from elites.cli import main
 from elites.runs import fingerprints, job, logs, recording, trainer
 from elites.runs.directory import METRICS, RunDirectory, RunError
 from elites.runs.outcome import Outcome
-from elites.study import collect, imported, report, scheduler
+from elites.study import collect, report, scheduler
+from elites.study.recorded import Folder
 from elites.study.study import Study
 from elites.viewer import api, data
 from elites.viewer.player import Player
@@ -117,15 +118,20 @@ def collected(box: Path) -> None:
 
 
 @_complaint
+def recorded_tables(box: Path) -> None:
+    collect.collect(Folder(box / "tables"))
+
+
+@_complaint
 def listed(box: Path) -> None:
     """Write the part of a report that quotes the files of its runs."""
     study = Study(box / "study")
-    report._runs(study, collect.collect(study))
+    report._runs(collect.collect(study))
 
 
 @_complaint
 def added(box: Path) -> None:
-    imported.add(Study(box / "study"), box / "foreign.csv")
+    collect.add_imported(Study(box / "study"), box / "foreign.csv")
 
 
 @_complaint
@@ -179,6 +185,10 @@ FILES: dict[str, dict[Callable[[Path], str | None], int]] = {
     f"{IN_STUDY}/evaluation/metrics.csv": _OF_STUDY,
     f"{IN_STUDY}/environment.json": {listed: 12, REPORT: 1},
     "plan.toml": {STUDY: 1},
+    "tables/plan.toml": {recorded_tables: 1},
+    "tables/point_omni/me.seeds_0-1.csv": {recorded_tables: 1},
+    "tables/point_omni/me.seeds_0-1.reevaluations.csv": {recorded_tables: 1},
+    "tables/point_omni/me.seeds_0-1.cells.csv": {recorded_tables: 1},
     "foreign.csv": {added: 12, ADD: 1},
     "packed.zip": {UNPACK: 1},
     "body.json": {body_model: 1},
@@ -265,7 +275,7 @@ def shortcuts() -> Iterator[None]:
         else:
             path.write(b"drawn")
 
-    def loop(run: RunDirectory, config: Any, job: Any, last: Any, signals: Any) -> Outcome:
+    def loop(run: RunDirectory, config: Any, job: Any, last: Any, *_: Any) -> Outcome:
         """Open the files that training would continue, and train nothing."""
         recording.Logs(run, config, job, last).close()
         header = (run / METRICS).read_text().partition("\n")[0].split(",")

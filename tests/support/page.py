@@ -54,7 +54,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(run: Path, *options: object, environ=None, most_files=None) -> Iterator[Server]:
+def serving(run: Path | str, *options: object, environ=None, most_files=None) -> Iterator[Server]:
     given = ("view", run, "--no-browser", *options)
     process = started(*given, environ=environ, most_files=most_files)
     assert process.stdout is not None

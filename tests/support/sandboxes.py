@@ -36,6 +36,12 @@ def prepare(base: Path, run: Path) -> None:
         for seed in (0, 1)
     )
     (base / "study" / "imported" / "other.csv").write_text(rows.replace("NAME", "other"))
+    tables = base / "tables" / "point_omni"
+    tables.mkdir(parents=True)
+    shutil.copy(base / "plan.toml", base / "tables")
+    for kind, file in (("", "metrics"), (".reevaluations", "reevaluations")):
+        shutil.copy(run / f"{file}.csv", tables / f"me.seeds_0-1{kind}.csv")
+    shutil.copy(run / "evaluation" / "cells.csv", tables / "me.seeds_0-1.cells.csv")
     (base / "foreign.csv").write_text(rows.replace("NAME", "foreign"))
     walker = Path(physics.__file__).parents[1] / "tasks" / "models" / "walker.json"
     shutil.copy(walker, base / "body.json")

@@ -13,7 +13,7 @@ import pytest
 
 import elites
 from elites import training
-from elites.training import seeds
+from elites.training import memory, stages
 from small import SMALL
 
 pytestmark = pytest.mark.usefixtures("unshared")
@@ -26,9 +26,10 @@ def started(name: str, count: int = 2):
 
 
 def test_every_stage_of_an_algorithm_has_its_row_in_the_table():
-    assert set(seeds.STAGES) == {"init", "first", "train", "ask", "evaluate", "tell"}
-    donating = {name for name, stage in seeds.STAGES.items() if stage.donate}
-    assert donating == {"train", "tell"}, "only these return the state that they are given"
+    names = {"init", "first", "train", "ask", "evaluate", "tell", "step"}
+    assert set(stages.STAGES) == names
+    donating = {name for name, stage in stages.STAGES.items() if stage.donate}
+    assert donating == {"train", "tell", "step"}, "only these return the state that they are given"
 
 
 def test_a_step_updates_the_replay_buffer_in_place():
@@ -77,6 +78,44 @@ def test_shapes_are_those_of_a_state(name):
     assert jax.tree.structure(shapes) == jax.tree.structure(state)
     for shape, leaf in zip(jax.tree.leaves(shapes), jax.tree.leaves(state), strict=True):
         assert (shape.shape, shape.dtype) == (leaf.shape, leaf.dtype)
+
+
+VECTORS = {"grid": (8, 8), "batch_size": 12, "cma_emitters": 3, "iso_sigma": 0.5}
+
+
+@pytest.mark.parametrize("name", ["me", "cma_mae", "cma_mega"])
+def test_one_program_of_an_iteration_gives_the_bits_of_its_stages(name):
+    """On plain vectors. Re-evaluating the archive, in a program of its own, gives them too."""
+    algorithm = elites.build("vectors:rastrigin,dimensions=6", name, **VECTORS)
+    batched, keys = training.Batched(algorithm, 2), training.seed_keys([0, 1])
+    assert stages.is_one_program(algorithm)
+    whole, staged = (batched.start(training.iteration_keys(keys, 0)) for _ in range(2))
+    place = whole.archive.policies.unsafe_buffer_pointer()
+    for i in range(1, 5):
+        own = training.iteration_keys(keys, i)
+        whole, metrics = batched.step(whole, own)
+        staged, expected = batched.compiled.step(staged, own)
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(staged), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert training.named(metrics).keys() == training.named(expected).keys()
+    assert whole.archive.policies.unsafe_buffer_pointer() == place, "it is updated in place"
+    again = batched.reevaluate(whole.archive, None, keys)
+    np.testing.assert_array_equal(again.qd_score, metrics.qd_score)
+
+
+def test_an_iteration_is_one_program_on_plain_vectors_alone():
+    numpy = elites.tasks.vectors.task("sums", _sums, 3, [0.0], [1.0], is_numpy=True)
+    assert not stages.is_one_program(elites.build(numpy, "me", **VECTORS | {"grid": (8,)}))
+    assert not stages.is_one_program(elites.build("point_omni", "me", **SMALL))
+
+
+def _sums(rows):
+    return rows.sum(1), rows[:, :1]
+
+
+def test_options_of_a_user_for_memory_are_kept(monkeypatch):
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1000")
+    assert not memory.keep_freed_memory.__wrapped__()
 
 
 def test_several_devices_share_the_seeds():

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from page import SCENES
-from program import SMOKE, elites, succeed
+from program import SMOKE, elites, environment, succeed
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +60,15 @@ def test_a_gallery_has_a_panel_for_each_behaviour(run):
     assert opened(run / "figures" / "gallery_of_elites.gif") == (2 * frames - 1, (64, 48))
 
 
+def test_compiled_rollouts_are_kept_for_the_next_film(run, tmp_path):
+    """In the user's cache, unless JAX was told another place."""
+    given = {"XDG_CACHE_HOME": str(tmp_path), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    environ = environment(cache=False, **given)
+    succeed("render", run, "--size", 64, 48, apart=True, environ=environ)
+    kept = [path for path in (tmp_path / "elites" / "compiled").rglob("*") if path.is_file()]
+    assert any("jit_run" in path.name for path in kept)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -70,7 +79,7 @@ def test_a_gallery_has_a_panel_for_each_behaviour(run):
         (("--size", 4, 4), "--size must be between 16 and 4096 pixels"),
         (("--output", "film.avi"), "the name of a film ends with .gif or .mp4"),
         (("--output", "nowhere/film.gif"), "no such directory"),
-        (("--cell", 100000), "--cell 100000 does not exist"),
+        (("--cell", 100000), "cell 100000 does not exist"),
         (("--layout", "panels"), "--layout is for --gallery"),
     ],
 )

@@ -6,6 +6,7 @@
     render.py      render
     study.py       study, report
     catalogue.py   tasks, algorithms; describe.py writes their text
+    pretrained.py  pretrained, and the option --pretrained of commands that read runs
     completion.py  completion, for shells
     parsing.py     options from function signatures, and messages for wrong ones
 
@@ -36,7 +37,17 @@ from typing import Any
 
 import elites
 from elites import output
-from elites.cli import catalogue, completion, parsing, render, runs, study, train, view
+from elites.cli import (
+    catalogue,
+    completion,
+    parsing,
+    pretrained,
+    render,
+    runs,
+    study,
+    train,
+    view,
+)
 from elites.core.catalogue import suggestion
 from elites.runs.directory import RunError
 from elites.runs.signals import Interrupted
@@ -55,6 +66,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "info": runs.info,
     "pack": runs.pack,
     "unpack": runs.unpack,
+    "pretrained": pretrained.pretrained,
     "study": study.study,
     "report": study.report,
     "tasks": catalogue.tasks,
@@ -103,7 +115,16 @@ def _parse(arguments: Sequence[str]) -> Callable[[], int | None]:
         )
     if name == "train":
         return parsing.parse(name, train.Train, rest, default=train.Train.defaults(rest))
-    return parsing.parse(name, parsing.postponed(COMMANDS[name]), rest)
+    rest, prepare = pretrained.with_model(name, rest)
+    call = parsing.parse(name, parsing.postponed(COMMANDS[name]), rest)
+    if prepare is None:
+        return call
+
+    def run() -> int | None:
+        prepare()
+        return call()
+
+    return run
 
 
 def _help() -> str:

@@ -40,15 +40,15 @@ def program() -> str:
     return sys.argv[0] if sys.argv[0].endswith("elites") else "python -m elites"
 
 
-def trusted_config(run: RunDirectory, trust_task: bool) -> Config:
+def trusted_config(run: RunDirectory, trust_task: bool, *more: str) -> Config:
     """Return the configuration of a run, after making sure that the user trusts its files.
 
-    These are the Python files of `session.code_names`. With `trust_task`, they are trusted.
-    Otherwise the user is asked if there is a terminal. Raises an UntrustedError if one is not
-    trusted.
+    These are the Python files of `session.code_names`, and of the references `more`. With
+    `trust_task`, they are trusted. Otherwise the user is asked if there is a terminal. Raises an
+    UntrustedError if one is not trusted.
     """
     config = run.checked_config()
-    names = session.code_names(run, config)
+    names = [*session.code_names(run, config), *more]
     try:
         if not trust_task:
             trust.require(run.path, *names)

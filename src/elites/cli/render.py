@@ -35,7 +35,7 @@ def render(
     Without --cell, --descriptor and --gallery, the elite with the highest fitness is filmed.
 
     Args:
-        run: Run directory.
+        run: Run directory, or --pretrained MODEL.
         output: File to write. Its suffix, .gif or .mp4, chooses the format.
         cell: Film the elite of this cell.
         descriptor: Film the elite nearest to this descriptor, in task units.
@@ -65,6 +65,7 @@ def render(
     from elites.viewer import filming
 
     job.choose_device("cpu")  # a GPU may be training
+    job.keep_compiled()
     task = saved.Reader(directory).task
     filming.drawable(task)
     results, _ = saved.load_checkpoint(directory, checkpoint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -26,7 +26,7 @@ def evaluate(
     """Re-evaluate archive and actor of a run: the paper's metrics and a table of all cells.
 
     Args:
-        run: Run directory.
+        run: Run directory, or --pretrained MODEL.
         checkpoint: Iteration to evaluate. Its tables are written to a separate directory.
         interpolate: Ask the actor for descriptors all over the space instead, and compare what it
             reaches by the distance to the nearest elite.
@@ -52,6 +52,12 @@ def evaluate(
     if note := evaluation.note(directory):
         print(note)
     print(f"tables: {folder / 'metrics.csv'}, {folder / 'cells.csv'}")
+    kept = directories.kept_cells(directory)
+    if kept is not None and folder != directory.evaluation:
+        print(
+            f"These are figures of the {counted(len(kept), 'elite')} that this run has kept. Those "
+            f"of the whole archive, from training: {directory.evaluation / 'metrics.csv'}"
+        )
 
 
 def _interpolate(directory: RunDirectory, checkpoint: int | None, points: int) -> None:
@@ -83,7 +89,8 @@ def calibrate(
     The requests are written to the run, where 'elites export --actor' with a descriptor finds them.
 
     Args:
-        run: Run directory. Its algorithm must train an actor that takes a descriptor.
+        run: Run directory, or --pretrained MODEL. Its algorithm must train an actor that takes
+            a descriptor.
         rounds: Number of rounds. In each, the actor is rolled out once for every cell.
         device: Device to compute on.
         trust_task: Run the file of the task or algorithm that the run names, and remember its
@@ -123,7 +130,8 @@ def plot(
     """Draw the figures of a run, or the learning curves of several runs in one figure.
 
     Args:
-        runs: Run directories. The figures of a single run go to its own directory.
+        runs: Run directories, or --pretrained MODEL. The figures of a single run go to its
+            own directory.
         output: Directory for the figures of several runs.
         seed: Seed whose archive is drawn. For a single run.
     """
@@ -150,6 +158,7 @@ def export(
     run: RunPath,
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
     archive: Annotated[str, shown("FORMAT", "none")] = "",
+    switcher: bool = False,
     actor: bool = False,
     cell: Annotated[int | None, shown("INT", "none")] = None,
     descriptor: Annotated[tuple[float, ...], shown("FLOAT ...", "none")] = (),
@@ -157,16 +166,19 @@ def export(
     checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
     trust_task: bool = False,
 ) -> None:
-    """Write one policy of a run as ONNX or safetensors, or its archive for pyribs or QDax.
+    """Write a policy as ONNX, safetensors or C, a switcher, or the whole archive.
 
-    Without --actor, --cell and --descriptor, the elite with the highest fitness is written.
+    Without --switcher, --actor, --cell and --descriptor, the elite with the highest fitness is
+    written.
 
     Args:
-        run: Run directory.
-        output: File to write. The suffix of a policy's file, .onnx or .safetensors, chooses its
-            format.
+        run: Run directory, or --pretrained MODEL.
+        output: File to write. The suffix of a policy's file, .onnx, .safetensors, .c or .h,
+            chooses its format.
         archive: Export the whole archive: csv for a table of the elites without policies, pyribs
             for a CSV file of pyribs with them, qdax for a folder with the arrays of QDax.
+        switcher: Export all elites and the actor in one .safetensors file, with what each is known
+            to reach. With --descriptor, export the policy that is known to come nearest to it.
         actor: Export the actor. A conditioned actor takes descriptors in task units as an input.
         cell: Export the elite of this cell.
         descriptor: Export the elite nearest to this descriptor, in task units. With --actor,
@@ -177,29 +189,70 @@ def export(
             contents as trusted. Needed for runs of other people.
     """
     directory = directories.existing(run)
-    if cell is not None and (actor or descriptor):
-        raise ValueError("--cell names an elite: give it without --actor and --descriptor")
+    _refuse_two_choices(archive, switcher, actor, cell, descriptor)
     if archive:
-        if actor or descriptor or cell is not None:
-            raise ValueError(
-                "--archive exports all elites: give it without --actor, --cell and --descriptor"
-            )
         return _export_archive(directory, output, archive, seed, checkpoint, trust_task)
     from elites.runs import formats
 
     formats.check(output)
+    if switcher and not descriptor and output.suffix != ".safetensors":
+        raise ValueError(
+            f"a switcher is a .safetensors file, got '{output}'. With --descriptor, it writes the "
+            "policy that it chooses, in any format"
+        )
     trusted_config(directory, trust_task)
     from elites.runs import export as exporting
     from elites.runs import job, saved
 
     job.choose_device("cpu")  # a GPU may be training
     results, iteration = saved.load_checkpoint(directory, checkpoint)
-    if actor and descriptor:
+    if switcher and not descriptor:
+        return _export_switcher(results, iteration, output, seed)
+    if switcher:
+        policy, information = exporting.switched(results, descriptor, seed)
+    elif actor and descriptor:
         policy, information = exporting.actor_at(directory, results, iteration, descriptor, seed)
     else:
         policy, information = exporting.choose(results, actor, cell, descriptor, seed)
     error = exporting.export(policy, output, {**information, "iteration": iteration})
-    print(f"{output}: {information['what']}; differs from JAX by {error:.1g} on 1,000 observations")
+    compared = (
+        "not compared with JAX, because there is no C compiler (cc) here"
+        if error is None
+        else f"differs from JAX by {error:.1g} on 1,000 observations"
+    )
+    print(f"{output}: {information['what']}; {compared}")
+
+
+def _refuse_two_choices(
+    archive: str, switcher: bool, actor: bool, cell: int | None, descriptor: tuple[float, ...]
+) -> None:
+    """Raise a ValueError if the options of `export` name more than one thing to export."""
+    if cell is not None and (actor or descriptor):
+        raise ValueError("--cell names an elite: give it without --actor and --descriptor")
+    if switcher and (actor or cell is not None):
+        raise ValueError("--switcher chooses the policy: give it without --actor and --cell")
+    if archive and (switcher or actor or descriptor or cell is not None):
+        raise ValueError(
+            "--archive exports all elites: give it without --switcher, --actor, --cell and "
+            "--descriptor"
+        )
+
+
+def _export_switcher(results: Any, iteration: int, output: Path, seed: int | None) -> None:
+    """Write the switcher of one seed of a run, and print what was written."""
+    from elites.runs import switching
+
+    index = results.best if seed is None else seed_index(results.seeds, seed)
+    made = results.switcher(index)
+    what = f"a {made}, of seed {results.seeds[index]}, iteration {iteration}"
+    error = switching.write(made, output, {
+        "task": results.algorithm.problem.name,
+        "algorithm": results.algorithm.name,
+        "seed": results.seeds[index],
+        "iteration": iteration,
+        "what": what,
+    })  # fmt: skip
+    print(f"{output}: {what}; differs from JAX by {error:.1g} on 1,000 observations")
 
 
 def _export_archive(
@@ -234,7 +287,7 @@ def info(run: RunPath) -> None:
     """Show the configuration, progress and results of a run.
 
     Args:
-        run: Run directory.
+        run: Run directory, or --pretrained MODEL.
     """
     from elites.runs import info as describing
 
@@ -245,20 +298,34 @@ def pack(
     run: RunPath,
     output: Annotated[Path | None, shown("FILE", "RUN.zip")] = None,
     training_state: bool = True,
+    elites: Annotated[int | None, shown("INT", "all")] = None,
+    seed: Annotated[int | None, shown("INT", "the one with the highest QD-score")] = None,
 ) -> None:
     """Write a run to one zip file, to share it.
+
+    With --elites, the file is a small model that 'elites pretrained FILE' installs.
 
     Args:
         run: Run directory.
         output: File to write.
         training_state: Include the replay buffer and optimisers, which only resuming needs.
+        elites: Keep the actor and at most this many elites of one seed, spread over the archive.
+        seed: With --elites, the seed to keep.
     """
-    from elites.runs import sharing
+    from elites.runs import downloading, sharing
 
     directory, named = directories.existing(run), _named(run)
     target = output or named.with_name(f"{named.name}.zip")
-    size = sharing.pack(directory, target, training_state)
-    print(f"{target}: {amount(size)}")
+    if elites is None:
+        if seed is not None:
+            raise ValueError("--seed is for --elites")
+        size = sharing.pack(directory, target, training_state)
+        print(f"{target}: {amount(size)}")
+        return
+    kept = sharing.pack_elites(directory, target, elites, seed)
+    what = f"{counted(len(kept.cells), 'elite')} of seed {kept.seed}, iteration {kept.iteration}"
+    print(f"{target}: {what}, {amount(target.stat().st_size)}")
+    print(f"sha256={downloading.checksum(target)}")
 
 
 def unpack(

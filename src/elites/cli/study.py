@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,7 +12,7 @@ import tyro
 from elites import packages, trust
 from elites.cli.common import STOPPED, program, shown
 from elites.output import say, write
-from elites.runs import lock
+from elites.runs import directory as directories
 from elites.words import counted, plain, quoted
 
 if TYPE_CHECKING:
@@ -21,55 +22,69 @@ if TYPE_CHECKING:
 def study(
     plan: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PLAN")],
     output: Annotated[Path | None, shown("PATH", "studies/PLAN")] = None,
-    jobs: Annotated[int | None, shown("INT", "one for each GPU, or one")] = None,
+    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    measure: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    seeds_per_run: Annotated[int | None, shown("INT", "all that fit in memory")] = None,
+    side_by_side: Annotated[int | None, shown("INT", "where it saves time")] = None,
+    jobs: Annotated[int | None, shown("INT", "those side by side on each GPU, or one")] = None,
     engine: Literal["local", "ray"] = "local",
     address: Annotated[
         str | None, shown("HOST:PORT", "RAY_ADDRESS, or a cluster on this machine")
     ] = None,
     cpus: float = 1,
     gpus: float = 0,
+    only: Annotated[tuple[str, ...], shown("NAME ...", "the whole plan")] = (),
 ) -> int:
     """Run the unfinished runs of a plan: tasks x algorithms x seeds.
 
     Args:
-        plan: Built-in plan (paper, ablations, smoke) or TOML file.
+        plan: Built-in plan (paper, ablations, related, smoke) or TOML file.
         output: Directory of the study.
+        dry_run: Print how the runs would share this machine and how many hours they would take.
+        measure: First measure a few iterations of each kind of run that was not measured yet.
+        seeds_per_run: Largest number of seeds of one run of a new study.
+        side_by_side: Number of runs that share a GPU, if they fit in its memory.
         jobs: Number of runs to compute at the same time on this machine.
         engine: Compute in processes of this machine (local) or on a Ray cluster (ray).
         address: Address of the Ray cluster.
         cpus: Number of CPUs of the Ray cluster that each run gets.
         gpus: Number of GPUs of the Ray cluster that each run gets.
+        only: Part of the plan to run: tasks, algorithms and seeds, such as ant_omni pga_me 0-3.
     """
-    _check_engine(jobs, engine, address, cpus, gpus)
+    _check_counts(jobs=jobs, side_by_side=side_by_side, seeds_per_run=seeds_per_run)
+    _check_engine(engine, jobs, side_by_side, dry_run or measure, address, cpus, gpus)
     from elites.study import plan as plans
     from elites.study import study as studies
+    from elites.study.packing import Wish
 
     chosen = plans.read(plan)
+    plans.part(chosen, only)
     path = output or Path("studies") / Path(plan).stem
     studies.refuse_other(path, chosen)  # before the lock, which is a file in the directory
     trust.record(*chosen.tasks, *chosen.algorithms)  # the user's plan names them
     import jax
 
-    from elites.study import engines, scheduler
-    from elites.study.table import Live
+    from elites.study import running
 
     jax.config.update("jax_platforms", "cpu")  # GPUs are for the runs, not for this process
     chosen = studies.resolved(path, chosen, say)
     plans.refuse_small_budget(chosen, plan)
-    with lock.locked(path):
-        opened = studies.open_study(path, chosen)
-        live = Live(opened)
-        if engine == "ray":
-            from elites.study.on_ray import RayEngine
-
-            where = RayEngine(address, cpus, gpus)
-            live.say(where.text)
-        else:
-            where = engines.LocalEngine(jobs)
-        result = scheduler.run_unfinished(opened, where, live)
-    on_ray = {"engine": engine, "address": address, "cpus": cpus, "gpus": gpus}
-    again = _again(plan, path, **(on_ray if engine == "ray" else {"jobs": jobs}))
-    return _report_end(result, path, again)
+    part = plans.part(chosen, only)  # of the plan with complete names of tasks
+    options = {"jobs": jobs, "side-by-side": side_by_side}
+    if engine == "ray":
+        options = {"engine": engine, "address": address, "cpus": cpus, "gpus": gpus}
+        cluster = running.Cluster(address, cpus, gpus)
+        result = running.on_ray(path, chosen, part, cluster, seeds_per_run)
+        return _report_end(result, path, _command(plan, path, only, **options))
+    wish = Wish(seeds_per_run, side_by_side, jobs)
+    # The seeds of a run belong to a new study only, so they are not among the options to repeat.
+    asked = _command(plan, path, only, **options, **{"seeds-per-run": seeds_per_run})
+    local = running.Local(path, chosen, part, wish, measure, f"{asked} --dry-run --measure")
+    if dry_run:
+        for line in local.described():
+            say(line)
+        return 0
+    return _report_end(local.run(), path, _command(plan, path, only, **options))
 
 
 def _report_end(result: Result, path: Path, again: str) -> int:
@@ -90,28 +105,46 @@ def _report_end(result: Result, path: Path, again: str) -> int:
     return 1 if result.failed else 0
 
 
-def _again(plan: str, path: Path, **options: object) -> str:
-    """Return the command line that continues a study, with the options that the user gave."""
+def _command(plan: str, path: Path, only: Sequence[str] = (), **options: object) -> str:
+    """Return the command line of a study, with the options that the user gave."""
     parts = [program(), "study", quoted(plan), "--output", quoted(path)]
     for name, value in options.items():
         if value is not None:
             text = f"{value:g}" if isinstance(value, float) else str(value)
             parts += [f"--{name}", quoted(text)]
+    if only:
+        parts += ["--only", *map(quoted, only)]
     return " ".join(parts)
 
 
+def _check_counts(**options: int | None) -> None:
+    """Raise a ValueError if an option that counts something is less than 1."""
+    for name, value in options.items():
+        if value is not None and value < 1:
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option} must be at least 1, got {value}. See 'elites study --help'")
+
+
 def _check_engine(
-    jobs: int | None, engine: str, address: str | None, cpus: float, gpus: float
+    engine: str,
+    jobs: int | None,
+    side_by_side: int | None,
+    dry_run: bool,
+    address: str | None,
+    cpus: float,
+    gpus: float,
 ) -> None:
     """Raise a ValueError if an option of `elites study` is wrong or not for this engine."""
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"--jobs must be at least 1, got {jobs}. See 'elites study --help'")
     if cpus <= 0:
         raise ValueError(f"--cpus must be greater than 0, got {cpus:g}")
     if gpus < 0:
         raise ValueError(f"--gpus must not be negative, got {gpus:g}")
     if engine == "ray" and jobs is not None:
         raise ValueError("--jobs is for --engine local. On Ray, use --cpus and --gpus")
+    if engine == "ray" and (side_by_side is not None or dry_run):
+        raise ValueError("--side-by-side, --dry-run and --measure are for --engine local")
+    if jobs is not None and side_by_side is not None:
+        raise ValueError("give --jobs or --side-by-side, not both")
     if engine == "local" and (address is not None or cpus != 1 or gpus != 0):
         raise ValueError("--address, --cpus and --gpus are for --engine ray")
     if engine == "ray":
@@ -121,20 +154,28 @@ def _check_engine(
 def report(
     study: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")],
     add: Annotated[tuple[Path, ...], shown("FILE ...", "none")] = (),
+    join: Annotated[tuple[Path, ...], shown("PATH ...", "none")] = (),
 ) -> None:
     """Write the report of a study, finished or not: curves, tables and statistical tests.
 
     Args:
-        study: Directory of the study.
+        study: Directory of the study, or a folder of recorded tables with a plan.toml.
         add: CSV files of other programs: columns evaluations, metric, value[, task, label, seed].
+        join: Other parts of the same plan: studies, or folders of recorded tables.
     """
     from elites.study import study as studies
+    from elites.study.recorded import Folder
 
-    found = studies.existing(study)
+    sources = [Folder(path) if Folder(path).exists() else studies.existing(path)
+               for path in (study, *join)]  # fmt: skip
+    if isinstance(sources[0], Folder):
+        directories.refuse_links(study, r"report(/(?s:.*))?", "folder")
     packages.require("scipy", extra="study", purpose="a report")
-    from elites.study import imported
+    from elites.study import collect
     from elites.study import report as reporting
 
+    if add and isinstance(sources[0], Folder):
+        raise ValueError(f"--add needs a study, and {study} is a folder of recorded tables")
     for path in add:
-        imported.add(found, path)
-    print(reporting.write(found))
+        collect.add_imported(studies.existing(study), path)
+    print(reporting.write(*sources))

@@ -14,7 +14,7 @@ from elites.cli.common import STOPPED, RunPath, program, shown, trusted_config
 from elites.core.hyperparameters import Hyperparameters
 from elites.output import errors_as_warnings, say
 from elites.runs import directory as directories
-from elites.runs import session
+from elites.runs import services, session
 from elites.runs.config import Config, Device, preset
 from elites.runs.directory import RunDirectory
 from elites.words import columns, duration, plain, quoted
@@ -50,7 +50,8 @@ class Train:
             # Whoever asks for cells does not want the preset's grid.
             config = dataclasses.replace(config, hp=dataclasses.replace(config.hp, grid=()))
         config.check()
-        trust.record(config.task, config.algorithm)  # the user has named their files
+        services.check(config)
+        trust.record(config.task, config.algorithm, *config.callback)  # named by the user
         return _train(config, self.output, self.resume, self.accept_changed_task)
 
     @classmethod
@@ -71,6 +72,8 @@ def resume(
     checkpoint_every: Annotated[int | None, shown("INT", "unchanged")] = None,
     reevaluate_every: Annotated[int | None, shown("INT", "unchanged")] = None,
     device: Annotated[Device | None, shown("{auto,cpu,gpu}", "unchanged")] = None,
+    log: Annotated[tuple[str, ...], shown("NAME ...", "unchanged")] = (),
+    callback: Annotated[tuple[str, ...], shown("FILE.py:FUNCTION ...", "unchanged")] = (),
     accept_changed_task: bool = False,
     trust_task: bool = False,
 ) -> int:
@@ -82,6 +85,8 @@ def resume(
         checkpoint_every: Iterations between two checkpoints from now on.
         reevaluate_every: Iterations between two re-evaluations from now on.
         device: Device to compute on from now on. Only the same device gives the same bits.
+        log: Services to log to from now on, wandb or mlflow. The word none turns logging off.
+        callback: Functions to call after every iteration from now on. The word none calls none.
         accept_changed_task: Continue even if the code of the task or of the algorithm has changed
             since the run was trained. The run records it.
         trust_task: Run the file of the task or algorithm that the run names, and remember its
@@ -94,7 +99,14 @@ def resume(
         "device": device,
     }
     changes = {name: value for name, value in given.items() if value is not None}
-    trusted_config(directories.existing(run), trust_task)
+    lists = {"log": log, "callback": callback}
+    changes |= {k: () if v == ("none",) else v for k, v in lists.items() if v}
+    directory = directories.existing(run)
+    config = dataclasses.replace(directory.config(), **changes)
+    services.check(config, resumed=True)
+    # The user has named the files of new callbacks. Those of the run may be someone else's.
+    trusted_config(directory, trust_task, *(() if callback else config.callback))
+    trust.record(*config.callback)
     return _report(run, session.resume(run, accept_changed_task, **changes))
 
 

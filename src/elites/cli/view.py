@@ -27,7 +27,7 @@ def view(
     """Show a run in the browser: map of the archive, moving robots, learning curves.
 
     Args:
-        run: Run directory. The run may still be training.
+        run: Run directory, or --pretrained MODEL. The run may still be training.
         export: Write the page to this file, which needs no server to open, instead of serving it.
         cells: With --export, cells to record for the page.
         rollouts: With --export, number of cells to record, spread over the archive.

@@ -37,6 +37,7 @@ class Metrics(NamedTuple):
     critic_loss: dict[str, Array]  # []
     actor_loss: dict[str, Array]  # []
     nearer: dict[str, Array]  # [] share of outward offspring that came nearer; NaN without any
+    restarts: Array | None = None  # [] since the start: of all emitters of CMA-ME's family
 
     @classmethod
     def of(

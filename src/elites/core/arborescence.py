@@ -35,6 +35,7 @@ from elites.core.cma_es import Gaussians
 from elites.core.emitters import Keys, Spec
 from elites.core.evaluation import evaluate, jacobian
 from elites.core.replay import Replay
+from elites.core.sampling import random_policies
 from elites.core.td3 import Losses, TD3State
 from elites.core.types import INITIAL, Array, Evaluation, Request, Results
 
@@ -114,8 +115,8 @@ def first(spec: Spec, state: State, key: Array) -> Request:
     origins = jnp.full_like(request.origins, _INITIAL)
     if spec.gradients == "exact":
         return request._replace(origins=origins)
-    count = row_count(spec)
-    drawn = cma_me.random_policies(spec, Keys.of(request.key).samples, count - spec.emitters)
+    count, key = row_count(spec), Keys.of(request.key).samples
+    drawn = random_policies(spec.problem, spec.policy, key, count - spec.emitters)
     policies = jnp.concatenate([state.points, drawn])
     return cma_me.request(spec, policies, origins[:count], request.key, request.actor)
 
@@ -242,7 +243,8 @@ def tell(
     state = moved(spec, state, ranked, policies[head:], request.key)
     added = jnp.concatenate([of_points.added, of_branches.added])
     offset = spec.problem.offset(spec.hp.qd_offset)
-    return state, Metrics.of(state, origins_of(spec), origins, added, offset)
+    metrics = Metrics.of(state, origins_of(spec), origins, added, offset)
+    return state, metrics._replace(restarts=state.restarts)
 
 
 def moved(spec: Spec, state: State, ranked: emitters.Ranked, branches: Array, key: Array) -> State:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.core.cells import Cells
-from elites.core.sampling import uniform_index
+from elites.core.sampling import count_true, nth_true, uniform_index
 
 Array = jax.Array
 Numbers = TypeVar("Numbers", jax.Array, np.ndarray)
@@ -125,32 +125,51 @@ def add(
     A candidate replaces the elite of its cell if it is fitter. `valid` [b] is False for a failed
     evaluation. `annealing` is that of the archive, if it has thresholds.
     """
-    batch, count = fitness.shape[0], archive.fitness.shape[0]
+    count = archive.fitness.shape[0]
     accepted = valid & jnp.isfinite(fitness) & jnp.isfinite(descriptors).all(-1)
-    # Rejected candidates go to an extra cell behind the last one, which is then dropped.
+    # Rejected candidates go to an extra cell behind the last one, which does not exist.
     cell = jnp.where(accepted, cell_of(archive, descriptors, cells), count)
     fitness = jnp.where(accepted, fitness, -jnp.inf)
-
-    best = jnp.full(count + 1, -jnp.inf).at[cell].max(fitness)
-    order = jnp.arange(batch)
-    contender = accepted & (fitness == best[cell])
-    first = jnp.full(count + 1, batch).at[cell].min(jnp.where(contender, order, batch))
-    incumbent = jnp.append(archive.fitness, jnp.inf)
-    added = contender & (order == first[cell]) & (fitness > incumbent[cell])
     status, value = judge(archive, cell, fitness, annealing)
+    added, best, born = _winners(archive, cell, fitness, jnp.asarray(iteration, jnp.int32))
 
     # A cell gets at most one new elite, so no two rows are written to the same place.
     place = jnp.where(added, cell, count)
     changed = archive._replace(
         policies=archive.policies.at[place].set(policies, mode="drop"),
-        fitness=archive.fitness.at[place].set(fitness, mode="drop"),
+        fitness=best.at[place].set(fitness, mode="drop"),
         descriptors=archive.descriptors.at[place].set(descriptors, mode="drop"),
         origin=archive.origin.at[place].set(origin.astype(jnp.int32), mode="drop"),
-        born=archive.born.at[place].set(jnp.asarray(iteration, jnp.int32), mode="drop"),
+        born=born,
     )
     if annealing is not None:
         changed = _annealed(changed, cell, fitness, status, annealing)
     return Addition(changed, added, ~accepted, status, value)
+
+
+def _winners(
+    archive: Archive, cell: Array, fitness: Array, iteration: Array
+) -> tuple[Array, Array, Array]:
+    """Return which candidates [b] win their cell, and `fitness` and `born` [C] of the archive.
+
+    The fittest candidate of a cell wins if it is fitter than the elite, and the first one of
+    equals. Both arrays are scratch space before they have their new values. An array of their size
+    for each step would take longer than all else, where there are many cells.
+    """
+    batch, count = len(fitness), len(archive.fitness)
+    better = fitness > at(archive.fitness, cell, jnp.inf)
+    best = archive.fitness.at[jnp.where(better, cell, count)].max(fitness, mode="drop")
+    contender = better & (fitness == at(best, cell, jnp.inf))
+    place, order = jnp.where(contender, cell, count), jnp.arange(batch)
+    first = archive.born.at[place].set(batch, mode="drop").at[place].min(order, mode="drop")
+    added = contender & (order == at(first, cell, batch))
+    # Every cell with a contender has a winner, so nothing of the scratch is left.
+    return added, best, first.at[jnp.where(added, cell, count)].set(iteration, mode="drop")
+
+
+def at(values: Array, cell: Array, outside: float | bool) -> Array:
+    """Return the values [b] of cells [b], given those of all cells [C], or `outside` beyond."""
+    return values.at[cell].get(mode="fill", fill_value=outside)
 
 
 def judge(
@@ -164,12 +183,14 @@ def judge(
     was empty. In an annealed archive, the threshold takes the place of the elite's fitness, and the
     minimum that of an empty cell's.
     """
-    old, known, nothing = archive.fitness, filled(archive), 0.0
-    if annealing is not None:
+    if annealing is None:
+        old, nothing = at(archive.fitness, cell, jnp.inf), 0.0
+        known = old > -jnp.inf
+    else:
         assert archive.threshold is not None
         assert archive.reached is not None
-        old, known, nothing = archive.threshold, archive.reached, annealing.minimum
-    old, known = jnp.append(old, jnp.inf)[cell], jnp.append(known, True)[cell]
+        old, nothing = at(archive.threshold, cell, jnp.inf), annealing.minimum
+        known = at(archive.reached, cell, True)
     better = fitness > old
     status = jnp.where(better, jnp.where(known, BETTER, NEW_CELL), NOT_BETTER)
     accepted = cell < archive.fitness.shape[0]
@@ -194,7 +215,7 @@ def _annealed(
     number = jnp.maximum(same.sum(1), 1.0)
     mean = jnp.matmul(same, jnp.where(better, fitness, 0.0), precision="highest") / number
     share = (1.0 - annealing.rate) ** number
-    raised = share * jnp.append(archive.threshold, 0.0)[cell] + (1.0 - share) * mean
+    raised = share * at(archive.threshold, cell, 0.0) + (1.0 - share) * mean
     place = jnp.where(better, cell, count)  # candidates of one cell write the same number
     return archive._replace(
         threshold=archive.threshold.at[place].set(raised, mode="drop"),
@@ -202,18 +223,13 @@ def _annealed(
     )
 
 
-_FEW = 2048  # cells up to which comparing a number with all ranks is faster than a binary search
-
-
 def sample(archive: Solutions, key: Array, count: int) -> Array:
     """Return the indices [count] of filled cells, drawn uniformly with replacement.
 
     If no cell is filled, the indices are out of range, and indexing with them yields the last cell.
     """
-    ranks = jnp.cumsum(filled(archive))
-    pick = uniform_index(key, (count,), ranks[-1])
-    method = "compare_all" if len(ranks) <= _FEW else "scan_unrolled"
-    return jnp.searchsorted(ranks, pick, side="right", method=method)
+    full = filled(archive)
+    return nth_true(full, uniform_index(key, (count,), count_true(full)))
 
 
 def above(fitness: Numbers, offset: float) -> Numbers:

@@ -40,10 +40,35 @@ def _unit_box_centroids(dimensions: int, cells: int) -> np.ndarray:
     return means
 
 
+_FEW, _FLAT = 256, 4  # rows, and dimensions: with fewer rows or more dimensions, no tree is used
+_CLOSE, _NEAR = 4, 1e-5  # rows to compare for a point, and relative difference of near distances
+
+
 def _nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Return the index [n] of the row that is nearest to each of n points [n, D].
 
-    The distances are computed in blocks that fit into the processor's cache.
+    A tree finds the rows that come into question, and their distances decide as those of all rows
+    would: in 32 bits, and the first of equals. All rows are compared where too many are near.
+    """
+    if len(rows) < _FEW or rows.shape[1] > _FLAT:
+        return _nearest_of_all(rows, points)
+    from scipy.spatial import cKDTree  # comes with JAX, and takes a while to load
+
+    distances, close = cKDTree(rows).query(points, _CLOSE)
+    close.sort(axis=1)
+    offsets = (points[:, None, i] - rows[close, i] for i in range(rows.shape[1]))
+    squares = functools.reduce(np.add, map(np.square, offsets))
+    found = np.take_along_axis(close, squares.argmin(axis=1)[:, None], 1)[:, 0]
+    unsure = distances[:, -1] <= distances[:, 0] * (1 + _NEAR)
+    if unsure.any():
+        found[unsure] = _nearest_of_all(rows, points[unsure])
+    return found
+
+
+def _nearest_of_all(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return the same as `_nearest`, by the distances to all rows.
+
+    They are computed in blocks that fit into the processor's cache.
     """
     block = max(1, 2**16 // len(rows))
     found = []

@@ -32,6 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.core.hyperparameters import Form, RankOne
+from elites.core.sampling import normal
 
 Array = jax.Array
 Tree = TypeVar("Tree")
@@ -148,14 +149,15 @@ def decomposed(cma: CMA, gaussians: Gaussians) -> Gaussians:
         return gaussians._replace(factor=basis * scale[:, None], basis=basis, scale=scale)
     variances = jnp.diagonal(covariance, axis1=1, axis2=2)
     jitter = _JITTER * variances.mean(1)[:, None, None] * jnp.eye(cma.size)[None]
-    factor = jnp.linalg.cholesky(covariance + jitter, symmetrize_input=False)
+    # The transpose of a symmetric matrix is itself, but by columns, as LAPACK stores matrices.
+    factor = jnp.linalg.cholesky((covariance + jitter).mT, symmetrize_input=False)
     return gaussians._replace(factor=factor, scale=jnp.sqrt(variances))
 
 
 def sample(cma: CMA, gaussians: Gaussians, key: Array) -> Array:
     """Return samples [E, batch, n] of the distributions, `batch` from each."""
     mean, sigma = gaussians.mean, gaussians.sigma[:, None, None]
-    noise = jax.random.normal(key, (len(mean), cma.batch, cma.size), mean.dtype)
+    noise = normal(key, (len(mean), cma.batch, cma.size))
     if cma.form == "separable":
         return mean[:, None] + sigma * noise * gaussians.factor[:, None]
     steps = jnp.einsum("ekj,eij->eki", noise, gaussians.factor, precision="highest")
@@ -239,8 +241,9 @@ def whitened(cma: CMA, gaussians: Gaussians, steps: Array) -> Array:
     if cma.form == "separable":
         return steps / gaussians.scale
     if cma.form == "cholesky":
+        # LAPACK stores matrices by columns. So the transpose of a factor needs no copy.
         solve = jax.scipy.linalg.solve_triangular
-        return solve(gaussians.factor, steps[..., None], lower=True)[..., 0]
+        return solve(gaussians.factor.mT, steps[..., None], trans="T")[..., 0]
     assert gaussians.basis is not None
     along = jnp.einsum("eji,ej->ei", gaussians.basis, steps, precision="highest")
     return jnp.einsum("eij,ej->ei", gaussians.basis, along / gaussians.scale, precision="highest")

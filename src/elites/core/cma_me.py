@@ -19,12 +19,13 @@ import jax
 import jax.numpy as jnp
 
 from elites.core import archive as archives
-from elites.core import averaging, cma_es, counter, emitters, networks
+from elites.core import averaging, cma_es, counter, emitters
 from elites.core.algorithm import Algorithm, Metrics, Round, S
 from elites.core.archive import Addition, Archive
 from elites.core.cma_es import Gaussians
 from elites.core.emitters import Keys, Spec
 from elites.core.evaluation import evaluate
+from elites.core.sampling import random_policies
 from elites.core.td3 import Losses
 from elites.core.types import INITIAL, Array, Evaluation, Request, Results
 
@@ -82,16 +83,7 @@ def starts(spec: Spec, key: Array) -> Array:
     if spec.problem.vectors is not None:
         start = jnp.array(spec.problem.vectors.start, jnp.float32)
         return jnp.broadcast_to(start[None], (spec.emitters, spec.policy.size))
-    return random_policies(spec, Keys.of(key).starts, spec.emitters)
-
-
-def random_policies(spec: Spec, key: Array, count: int) -> Array:
-    """Return random policies [count, P], or random vectors around the start of a problem."""
-    vectors = spec.problem.vectors
-    if vectors is not None:
-        noise = jax.random.normal(key, (count, vectors.size))
-        return jnp.array(vectors.start)[None] + vectors.spread * noise
-    return jax.vmap(functools.partial(networks.init, spec.policy))(jax.random.split(key, count))
+    return random_policies(spec.problem, spec.policy, Keys.of(key).starts, spec.emitters)
 
 
 def first(spec: Spec, state: State, key: Array) -> Request:
@@ -161,7 +153,8 @@ def tell(
         restarts=state.restarts + again.sum().astype(jnp.uint32),
     )
     offset = spec.problem.offset(spec.hp.qd_offset)
-    return state, Metrics.of(state, ORIGINS, origins, addition.added, offset)
+    metrics = Metrics.of(state, ORIGINS, origins, addition.added, offset)
+    return state, metrics._replace(restarts=state.restarts)
 
 
 def results_of(spec: Spec, request: Request, evaluation: Evaluation) -> Results:

@@ -23,7 +23,6 @@ from elites.core import (
     counter,
     distances,
     dominated_novelty,
-    networks,
     normalisation,
     novelty,
     progress,
@@ -35,6 +34,7 @@ from elites.core import replay as replays
 from elites.core.algorithm import Algorithm, Metrics, Round
 from elites.core.archive import Archive
 from elites.core.evaluation import actor_rows, evaluate, shares_trajectory, take
+from elites.core.sampling import random_policies
 from elites.core.spec import Learner, Spec, State
 from elites.core.td3 import Losses
 from elites.core.types import Array, Evaluation, Request, Results, padded_size
@@ -116,7 +116,7 @@ def first(spec: Spec, state: State, key: Array) -> Request:
     that starts from an archive evaluates random elites instead, which then are its population.
     """
     keys = StartKeys.of(key)
-    policies = random_policies(spec, keys.policies)
+    policies = random_policies(spec.problem, spec.policy, keys.policies, spec.batch)
     if spec.population:
         elites = state.archive.policies[archives.sample(state.archive, keys.learners, spec.batch)]
         policies = jnp.where(archives.filled(state.archive).any(), elites, policies)
@@ -129,15 +129,6 @@ def first(spec: Spec, state: State, key: Array) -> Request:
         key=keys.rollouts,
     )
     return averaging.repeated(request, spec.hp.evaluations_per_policy)
-
-
-def random_policies(spec: Spec, key: Array) -> Array:
-    """Return the random policies [batch, P] of the start: networks, or vectors near their start."""
-    keys, vectors = jax.random.split(key, spec.batch), spec.problem.vectors
-    if vectors is None:
-        return jax.vmap(functools.partial(networks.init, spec.policy))(keys)
-    start = jnp.array(vectors.start)[None]
-    return start + vectors.spread * jax.random.normal(key, (spec.batch, vectors.size))
 
 
 # --------------------------------------------------------------------------------------- iteration

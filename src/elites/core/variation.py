@@ -23,6 +23,7 @@ from elites.core import replay as replays
 from elites.core.action_gradients import action_gradients
 from elites.core.archive import Archive
 from elites.core.networks import MLP, Layers
+from elites.core.sampling import normal
 from elites.core.spec import Offspring, Spec, State
 
 Array = jax.Array
@@ -53,8 +54,8 @@ def iso_line(first: Array, second: Array, key: Array, iso_sigma: float, line_sig
     random number per child.
     """
     iso_key, line_key = jax.random.split(key)
-    iso = jax.random.normal(iso_key, first.shape)
-    line = jax.random.normal(line_key, (first.shape[0], 1))
+    iso = normal(iso_key, first.shape)
+    line = normal(line_key, (first.shape[0], 1))
     return first + iso_sigma * iso + line_sigma * line * (second - first)
 
 

@@ -7,7 +7,8 @@ calibration/metrics.csv   one row for each seed: how well the actor hits the cel
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,10 +91,26 @@ def request(
     Returns None if the run has not been calibrated at this iteration. `seed` is the
     number of a seed, and `weights` [D] are those of the problem's distances.
     """
-    path = run.calibration / "requests.csv"
+    table = read_requests(run.calibration, seed, iteration, len(descriptor))
+    return None if table is None else nearest(table.requests, table.reached, descriptor, weights)
+
+
+class Requests(NamedTuple):
+    """Requests to the actor of one seed, and what its episodes with them came to."""
+
+    requests: np.ndarray  # [n, D] in task units
+    reached: np.ndarray  # [n, D]
+    fitness: np.ndarray  # [n]
+
+
+def read_requests(folder: Path, seed: int, iteration: int, size: int) -> Requests | None:
+    """Read requests.csv in a folder of a run, or return None if it has none of this iteration.
+
+    `seed` is the number of a seed, and `size` that of the descriptor's dimensions.
+    """
+    path = folder / "requests.csv"
     if not path.exists():
         return None
-    size = len(descriptor)
     columns = [*numbered("request", size), *numbered("reached", size)]
     values = read_table(path, ("seed", "iteration", *columns))
     rows = (values["seed"] == seed) & (values["iteration"] == iteration)
@@ -104,5 +121,6 @@ def request(
         for kind in ("request", "reached")
     )
     if not (np.isfinite(asked).all() and np.isfinite(reached).all()):
-        raise RunError(f"{path}: damaged: a request is not finite. Run 'elites calibrate' again")
-    return nearest(asked, reached, descriptor, weights)
+        raise RunError(f"{path}: damaged: a request is not finite. Have the table written again")
+    fitness = values.get("fitness", np.full(len(rows), np.nan))[rows]
+    return Requests(asked, reached, fitness)

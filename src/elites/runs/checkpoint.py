@@ -244,6 +244,11 @@ def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Ch
     listed: dict[str, Any] = {}
     for name in names:
         entries = manifest["arrays"].get(name)
+        if entries is None and name == STATE:
+            raise UnsuitableError(
+                f"{path}: has no training state, because 'elites pack --elites' reduced the run. "
+                "It cannot be resumed"
+            )
         if not isinstance(entries, dict):
             raise CheckpointError(f"{path / _MANIFEST}: damaged: no entry for {name}")
         listed |= entries

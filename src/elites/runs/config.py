@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
-from elites import names, presets, references, tasks
+from elites import loggers, names, presets, references, tasks
 from elites.core import catalogue
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
@@ -21,6 +21,8 @@ from elites.words import shortened
 
 FORMAT = 2  # of config.json
 Device = Literal["auto", "cpu", "gpu"]
+_LOGGERS = tyro.conf.arg(metavar="NAME ...", help_behavior_hint="(default: none)")
+_CALLBACKS = tyro.conf.arg(metavar="FILE.py:FUNCTION ...", help_behavior_hint="(default: none)")
 _SOURCE = tyro.conf.arg(metavar="RUN", help_behavior_hint="(default: none)")
 
 
@@ -56,6 +58,16 @@ class Config:
     """Iterations between two re-evaluations of archive and actor; 0 for only one, at the end."""
     figures: bool = True
     """Draw figures at the end of training; 'elites plot' draws them at any time."""
+    log: Annotated[tuple[str, ...], _LOGGERS] = ()
+    """Log the metrics to these services as well: wandb for Weights & Biases, mlflow for MLflow.
+
+    A resumed run continues the service's run. The extras wandb and mlflow install the packages.
+    """
+    callback: Annotated[tuple[str, ...], _CALLBACKS] = ()
+    """Functions of your own to call after every iteration, with the iteration and its metrics.
+
+    One that raises elites.StopTraining ends training: the run is finished there.
+    """
     device: Device = "auto"
     """Device to compute on; auto takes a GPU if JAX finds one."""
     hp: Hyperparameters = dataclasses.field(default_factory=Hyperparameters)
@@ -79,6 +91,9 @@ class Config:
             raise ValueError(f"start_from must be a path, got {self.start_from!r}")
         if not isinstance(self.figures, bool):
             raise ValueError(f"figures must be true or false, got {self.figures!r}")
+        loggers.checked(self.log)
+        for name in self.callback:
+            references.check_form("callback", str(name))
         if self.device not in get_args(Device):
             known = ", ".join(get_args(Device))
             raise ValueError(f"device must be one of {known}, got {self.device!r}")
@@ -108,12 +123,15 @@ class Config:
     def absolute(self) -> Config:
         """Return a copy of this configuration in which all paths are absolute.
 
-        Paths occur in FILE.py:FUNCTION, a task or an algorithm of the user's own, in the names of
-        simulators' tasks, and in `start_from`.
+        Paths occur in FILE.py:FUNCTION, a task, an algorithm or a callback of the user's own, in
+        the names of simulators' tasks, and in `start_from`.
         """
         task, algorithm = names.absolute(self.task), references.absolute(self.algorithm)
         source = os.path.abspath(self.start_from) if self.start_from else ""
-        return dataclasses.replace(self, task=task, algorithm=algorithm, start_from=source)
+        called = tuple(map(references.absolute, self.callback))
+        return dataclasses.replace(
+            self, task=task, algorithm=algorithm, start_from=source, callback=called
+        )
 
     def for_distillation(self, source: str, iterations: int, **hp: Any) -> Config:
         """Return the configuration of a run that distils the archive of another run.
@@ -127,6 +145,8 @@ class Config:
             algorithm=catalogue.DISTIL,
             start_from=source,
             evaluations=values.batch_size * (1 + iterations),
+            log=(),
+            callback=(),
             hp=values,
         )
 
@@ -141,8 +161,12 @@ class Config:
         return self.seed_list or range(self.first_seed, self.first_seed + self.seeds)
 
     def to_json(self) -> dict[str, Any]:
-        """Return this configuration as a dictionary that can be written as JSON."""
-        return {"format": FORMAT, **dataclasses.asdict(self)}
+        """Return this configuration as a dictionary that can be written as JSON.
+
+        The fields of `_OPTIONAL` are left out where they are empty.
+        """
+        values = dataclasses.asdict(self)
+        return {"format": FORMAT} | {k: v for k, v in values.items() if v or k not in _OPTIONAL}
 
     @classmethod
     def from_json(cls, data: Any, where: str) -> Config:
@@ -163,20 +187,16 @@ class Config:
             )
         if version < 1:
             raise ValueError(f"{where}: format {version} is not known; formats begin with 1")
-        values = {name: value for name, value in data.items() if name not in ("format", "hp")}
+        values: dict[str, Any] = {name: [] for name in _OPTIONAL} | {
+            name: value for name, value in data.items() if name not in ("format", "hp")
+        }
         if version == 1:
             values = _from_format_1(values)
         _refuse_strangers(where, "", values, cls, ("hp",))
-        if isinstance(listed := values.get("seed_list"), list):
-            values["seed_list"] = tuple(listed)
-        for name in ("task", "algorithm"):
-            if not isinstance(values[name], str):
-                raise ValueError(f"{where}: '{name}' must be a name")
-            # The file is code. A relative path could run code that came with someone else's run.
-            if not all(map(os.path.isabs, names.paths(values[name]))):
-                raise ValueError(
-                    f"{where}: the file of {name} '{values[name]}' has no absolute path"
-                )
+        for name in ("seed_list", *_OPTIONAL):
+            if isinstance(listed := values.get(name), list):
+                values[name] = tuple(listed)
+        _check_names(where, values)
         given = data.get("hp")
         if not isinstance(given, dict):
             raise ValueError(f"{where}: 'hp' must be a table of hyperparameters")
@@ -187,6 +207,25 @@ class Config:
             return cls(**values, hp=Hyperparameters.of(given))
         except ValueError as error:
             raise ValueError(f"{where}: {shortened(str(error), 500)}") from None
+
+
+def _check_names(where: str, values: Mapping[str, Any]) -> None:
+    """Raise a ValueError if a name of the configuration in the file `where` is not valid.
+
+    The files that it names are code. A relative path could run code of someone else's run.
+    """
+    for name in _OPTIONAL:
+        given = values[name]
+        if not isinstance(given, tuple) or not all(isinstance(text, str) for text in given):
+            raise ValueError(f"{where}: '{name}' must be a list of names")
+    for name, text in [
+        *((name, values[name]) for name in ("task", "algorithm")),
+        *(("callback", text) for text in values["callback"]),
+    ]:
+        if not isinstance(text, str):
+            raise ValueError(f"{where}: '{name}' must be a name")
+        if not all(map(os.path.isabs, names.paths(text))):
+            raise ValueError(f"{where}: the file of {name} '{text}' has no absolute path")
 
 
 def _from_format_1(values: dict[str, Any]) -> dict[str, Any]:
@@ -219,6 +258,9 @@ _ADDED: tuple[str, ...] = (
 Runs that were saved earlier get the defaults, which do not change their results.
 """
 
+_OPTIONAL = ("log", "callback")
+"""Lists that a saved configuration may lack: they are empty then."""
+
 _BOUNDS = {  # lowest, highest
     "seeds": (1, presets.MAX_SEEDS),
     "first_seed": (0, 2**31 - 1),
@@ -227,7 +269,9 @@ _BOUNDS = {  # lowest, highest
     "reevaluate_every": (0, 2**31 - 1),
 }
 
-CHANGEABLE = ("evaluations", "checkpoint_every", "reevaluate_every", "figures", "device")
+CHANGEABLE = (
+    "evaluations", "checkpoint_every", "reevaluate_every", "figures", "device", "log", "callback"
+)  # fmt: skip
 """Fields that may change when a run is resumed. All others determine its results."""
 
 

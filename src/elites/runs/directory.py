@@ -6,6 +6,7 @@
     metrics.csv        one row for each iteration and seed
     reevaluations.csv  re-evaluations of archive and actor
     events/            the same numbers for TensorBoard
+    loggers.json       runs of W&B and MLflow that the numbers are logged to, if any
     checkpoints/       the last two checkpoints, and a link to the last
     snapshots/         fitness, descriptors and origin of the archive at every checkpoint
     kernels/           kernels that the GPU compiler chose, so that the next process uses the same
@@ -48,12 +49,14 @@ from elites.writing import (  # noqa: F401 (other modules find these functions h
 
 CONFIG, FACTS, ENVIRONMENT = "config.json", "facts.json", "environment.json"
 METRICS, REEVALUATIONS = "metrics.csv", "reevaluations.csv"
-LOCK, SUMMARY = "run.lock", "summary.md"
+LOCK, SUMMARY, LOGGERS = "run.lock", "summary.md", "loggers.json"
 OLD_NAMES = {FACTS: "resolved.json", REEVALUATIONS: "reach.csv"}  # in runs of version 0.1.0
 MAX_UNPACKED = 1.0  # default limit for the size of a run that is unpacked, in gigabytes
+KEPT_CELLS = "kept_cells"  # fact of a reduced run, see `reducing`
 LONGEST_TEXT = 1000  # of a task or an algorithm, when it is shown
 _FILES = (
-    CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, *OLD_NAMES.values()
+    CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, LOGGERS,
+    *OLD_NAMES.values(),
 )  # fmt: skip
 _FOLDERS = (
     r"checkpoints|snapshots|kernels|events|figures|calibration|interpolation|evaluation(_\d{9})?"
@@ -258,6 +261,17 @@ def read_facts(run: RunDirectory) -> dict[str, Any]:
     return {name: _shown(value) for name, value in facts.items()}
 
 
+def kept_cells(run: RunDirectory) -> list[int] | None:
+    """Return the cells whose policies a reduced run has kept, or None for any other run.
+
+    `elites pack --elites` reduces a run.
+    """
+    path = run / FACTS
+    if not os.path.lexists(path):
+        return None
+    return files.read_record(path, {}, optional=_OPTIONAL_FACTS).get(KEPT_CELLS)
+
+
 def _shown(value: Any) -> Any:
     """Return a fact for display: texts, alone or in a list, are shortened and made plain."""
     if isinstance(value, list):
@@ -287,4 +301,5 @@ _OPTIONAL_FACTS = {
     "activation": str,
     "qd_offset": (int, float),
     "repeatable": bool,
+    KEPT_CELLS: ListOf(int),
 }

@@ -25,6 +25,7 @@ import numpy as np
 
 from elites.files import RunError, read_record
 from elites.runs import checkpoint as checkpoints
+from elites.runs import directory as directories
 from elites.runs import lock
 from elites.runs.directory import FACTS, SUMMARY, RunDirectory, write_text
 from elites.runs.logs import read_table, text_of
@@ -76,25 +77,28 @@ def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
     `checkpoint` is the iteration of the checkpoint, by default the newest one. The tables are
     written to `evaluation/` if `checkpoint` is not given, the checkpoint is still the newest when
     they are written, and no other process is training the run. Otherwise they go to a directory
-    with the iteration in its name.
+    with the iteration in its name. So do the tables of a reduced run, which keeps those of the
+    whole archive.
     """
     from elites.runs import job, saved
 
-    def apart(iteration: int) -> Path:
-        """Return the path of the separate directory for the tables of an iteration."""
-        return run / f"evaluation_{iteration:09d}"
-
-    folder = run.evaluation if checkpoint is None else apart(checkpoint)
+    folder = run.evaluation if checkpoint is None else apart(run, checkpoint)
     with job.memory_errors_explained():
         results, iteration = saved.load_checkpoint(run, checkpoint)
         folder.mkdir(exist_ok=True)  # fails early if it cannot be written
         again = results.reevaluate()
     with lock.locked_if_free(run.path) as is_free:
         newest = [int(place.name) for place in checkpoints.complete(run.checkpoints)[-1:]]
-        if not is_free or newest != [iteration]:
-            folder = apart(iteration)
+        whole = directories.kept_cells(run) is not None and has_tables(run, iteration)
+        if not is_free or newest != [iteration] or whole:
+            folder = apart(run, iteration)
         write(folder, results, again, iteration)
     return folder
+
+
+def apart(run: RunDirectory, iteration: int) -> Path:
+    """Return the path of the separate directory of a run for the tables of an iteration."""
+    return run / f"evaluation_{iteration:09d}"
 
 
 def write(directory: Path, results: Any, again: Any, iteration: int) -> None:

@@ -1,4 +1,4 @@
-"""File formats of exported policies: ONNX and safetensors. Needs neither JAX nor the run."""
+"""File formats of exported policies: ONNX, safetensors and C. Needs neither JAX nor the run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ import numpy as np
 from elites import packages
 from elites.core import numpy_networks
 from elites.core.hyperparameters import Activation
+from elites.runs import c_source
 
-_PACKAGES = {".onnx": ("onnx", "onnxruntime"), ".safetensors": ("safetensors",)}
+_PACKAGES: dict[str, tuple[str, ...]] = {
+    ".onnx": ("onnx", "onnxruntime"),
+    ".safetensors": ("safetensors",),
+    ".c": (),
+    ".h": (),
+}
+"""Endings of file names, and the packages that each format needs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,15 +41,21 @@ def check(path: Path) -> None:
     The reason is an unknown suffix, a missing package, or a file that already exists.
     """
     if path.suffix not in _PACKAGES:
-        raise ValueError(f"the file must end in .onnx or .safetensors, got '{path}'")
+        raise ValueError(f"the file must end in .onnx, .safetensors, .c or .h, got '{path}'")
     if path.exists():
         raise ValueError(f"{path} exists already. Choose another name")
     packages.require(*_PACKAGES[path.suffix], extra="export", purpose=f"exporting {path.suffix}")
 
 
 def write(network: Network, path: Path) -> None:
-    """Write a network to `path`, in the format of its suffix: .onnx or .safetensors."""
-    {".onnx": _write_onnx, ".safetensors": _write_safetensors}[path.suffix](network, path)
+    """Write a network to `path`, in the format of its suffix: .onnx, .safetensors, .c or .h."""
+    writers = {".onnx": _write_onnx, ".safetensors": _write_safetensors}
+    writers.get(path.suffix, _write_c)(network, path)
+
+
+def can_run(path: Path) -> bool:
+    """Return whether this machine can run a file: C needs a compiler."""
+    return path.suffix not in (".c", ".h") or bool(c_source.compiler())
 
 
 def run(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
@@ -51,7 +64,13 @@ def run(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
     `inputs` has the array `observation` [N, ...] and, if the network takes one, `descriptor` [N,
     ...].
     """
-    return {".onnx": _run_onnx, ".safetensors": _run_safetensors}[path.suffix](path, inputs)
+    runners = {".onnx": _run_onnx, ".safetensors": _run_safetensors}
+    return runners.get(path.suffix, c_source.run)(path, inputs)
+
+
+def _write_c(network: Network, path: Path) -> None:
+    """Write a network as a C file, see `c_source`."""
+    path.write_text(c_source.source(network, header=path.suffix == ".h"), "ascii")
 
 
 # ------------------------------------------------------------------------------------ safetensors
@@ -131,9 +150,11 @@ def _write_onnx(network: Network, path: Path) -> None:
             names = [name.format(x=f"dense_{i}", step=f"step_{i}_") for name in operands]
             result = value if j == len(steps) - 1 else f"step_{i}_{j}"
             nodes.append(helper.make_node(operator, names, [result]))
+    used = {name for node in nodes for name in node.input}
     constants += [
         numpy_helper.from_array(np.array(number, np.float32), name)
         for name, number in _CONSTANTS.items()
+        if name in used
     ]
     outputs = [number("action", len(network.layers[-1][1]))]
     graph = helper.make_graph(nodes, "policy", inputs, outputs, constants)

@@ -29,6 +29,8 @@ def describe(run: RunDirectory) -> str:
         )
         if offset := facts.get("qd_offset", 0.0):
             lines += _rows(**{"QD offset": f"{offset:g}"})
+    if (kept := directories.kept_cells(run)) is not None:
+        lines += _rows(policies=f"kept of the actor and {counted(len(kept), 'elite')}")
     lines += _rows(**_progress(run))
     if warning := snapshots.below_offset(run):
         lines += _rows(warning=warning)

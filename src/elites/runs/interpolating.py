@@ -105,7 +105,7 @@ def table(found: Any) -> list[list[str]]:
     seeds = range(len(found.error))
     rows = [["distance to the nearest elite", "requests", "error", "hits", "fitness"]]
     groups = [[list(_by_distance(found, i))[k] for i in seeds] for k in range(len(_NAMES))]
-    names = list(_NAMES)
+    names: list[str] = [*_NAMES]
     for wanted, title in ((True, "in a filled cell"), (False, "in an empty cell")):
         groups.append(
             [_values(found, i, found.valid[i] & (found.filled[i] == wanted)) for i in seeds]

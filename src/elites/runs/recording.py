@@ -1,7 +1,8 @@
 """Record a session of training: metrics, re-evaluations and checkpoints.
 
 `Recorder` is what the training loop calls. `Logs` holds the tables and TensorBoard events, which
-grow with every iteration. `_Saver` writes checkpoints in a thread of its own.
+grow with every iteration. `_Saver` writes checkpoints in a thread of its own. `Loggers` pass the
+metrics on to other services, if the configuration asks for it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from elites.core.algorithm import Metrics
 from elites.core.reevaluation import Reevaluation
 from elites.output import warn
 from elites.runs import checkpoint as checkpoints
-from elites.runs import gaps, snapshots
+from elites.runs import gaps, services, snapshots
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import METRICS, REEVALUATIONS, RunDirectory, RunError
@@ -59,6 +60,7 @@ class Recorder:
         self._seconds_before = last.information.get("seconds", 0.0) if last else 0.0
         self._begun = time.perf_counter()
         self._logs = Logs(run, config, job, last)
+        self._loggers = services.open_loggers(run, config, config.seed_numbers)
         self._saver = _Saver(run)
         self._pending: tuple[int, Metrics] | None = None
         self._last_saved = last.iteration if last else -1
@@ -89,6 +91,7 @@ class Recorder:
             self._saver.wait()
             raise RunError(f"{complaint} {_last_good(self._run, self._config.algorithm)}")
         self._logs.iteration(iteration, metrics, self.seconds())
+        self._loggers.log(iteration, metrics)
         self._progress.update(
             iteration,
             float(metrics["evaluations"][0]),
@@ -96,10 +99,20 @@ class Recorder:
             float(np.median(metrics["coverage"])),
         )
 
+    def finished(self, metrics: Metrics) -> dict[str, np.ndarray]:
+        """Return the metrics of the last iteration by name, as callbacks get them.
+
+        Waits until the device has computed them, and writes them.
+        """
+        self._write_pending()
+        return {**named(metrics), "seconds": np.full(self._config.seeds, self.seconds())}
+
     def reevaluation(self, iteration: int, again: Reevaluation) -> None:
         """Write the results of re-evaluating archive and actor to reevaluations.csv."""
         self._write_pending()
-        self._logs.reevaluation(iteration, again, self.seconds())
+        if self._logs.reevaluation(iteration, again, self.seconds()):
+            scores = {name: getattr(again, name) for name in REEVALUATION_COLUMNS}
+            self._loggers.log(iteration, scores, "reevaluation/")
 
     def checkpoint(self, iteration: int, state: Any) -> None:
         """Save a training state as a checkpoint, unless this iteration has already been saved."""
@@ -138,6 +151,7 @@ class Recorder:
         with contextlib.suppress(OSError):
             self._logs.close()
         self._saver.close()
+        self._loggers.close()
 
 
 def _not_finite(number: int, metrics: Mapping[str, np.ndarray], config: Config) -> str | None:
@@ -264,14 +278,14 @@ class Logs:
             self._events[i].scalars(number, {k.replace(".", "/"): v for k, v in values.items()})
         self._metrics.append(rows)
 
-    def reevaluation(self, number: int, again: Reevaluation, seconds: float) -> None:
+    def reevaluation(self, number: int, again: Reevaluation, seconds: float) -> bool:
         """Append a re-evaluation at iteration `number` to reevaluations.csv and to the events.
 
-        Does nothing if reevaluations.csv already has rows for that iteration. `seconds` is the
-        training time so far.
+        Returns False, and does nothing, if reevaluations.csv already has rows for that iteration.
+        `seconds` is the training time so far.
         """
         if number in self._reevaluated:
-            return
+            return False
         self._reevaluated.add(number)
         self._ever_reevaluated.add(number)
         config, algorithm = self._config, self._job.algorithm
@@ -283,6 +297,7 @@ class Logs:
             rows.append(row | {"seconds": f"{seconds:.3f}"})
             self._events[i].scalars(number, {f"reevaluation/{k}": v for k, v in values.items()})
         self._reevaluations.append(rows)
+        return True
 
     def _files(self) -> list[Any]:
         """Return the open files: the tables, and an event file for each seed."""

@@ -26,7 +26,7 @@ from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import CONFIG, METRICS, RunDirectory, RunError
 from elites.tasks.task import Task
-from elites.training import Run
+from elites.training import Place, Run
 from elites.words import quoted
 
 
@@ -140,9 +140,11 @@ class Reader:
         actors = jax.tree.map(jnp.asarray, algorithm.actor(state))
         names = tuple(axis.name for axis in self.task.descriptor_axes)
         none = MetricsTable({}, seeds)
+        place = Place(run.path, found.iteration)
         loaded = Run(
-            algorithm, seeds, archives, actors, none, kernels=run.kernels, descriptor_names=names
-        )
+            algorithm, seeds, archives, actors, none, kernels=run.kernels, descriptor_names=names,
+            place=place,
+        )  # fmt: skip
         return loaded, found.iteration
 
     def _read(self, place: Path) -> Checkpoint:

@@ -22,7 +22,7 @@ from elites.runs import environment, fingerprints, snapshots, unchanged
 from elites.runs import job as jobs
 from elites.runs.checkpoint import WEIGHTS
 from elites.runs.config import Config
-from elites.runs.directory import CONFIG, FACTS, RunDirectory
+from elites.runs.directory import CONFIG, FACTS, LOGGERS, RunDirectory
 from elites.runs.job import Job
 from elites.runs.placing import placing
 from elites.runs.recording import Logs
@@ -79,6 +79,7 @@ def _rebuilt(
         seed_list=() if follow else seeds,
         evaluations=source.evaluations,
         start_from=source.start_from,
+        log=tuple(source.logged),
         hp=source.hp,
     )
     nowhere = RunDirectory(Path())
@@ -138,5 +139,7 @@ def _write(run: Run, config: Config, job: Job, place: RunDirectory) -> None:
     snapshots.write(place, iteration, parts[WEIGHTS])
     information = {"config": config.to_json(), "seconds": float(seconds[-1])}
     checkpoints.save(place.checkpoints, iteration, parts, information)
+    if run.source and run.source.logged:
+        directories.write_json(place / LOGGERS, dict(run.source.logged))
     if run.kernels is not None and run.kernels.is_dir():
         shutil.copytree(run.kernels, place.kernels)

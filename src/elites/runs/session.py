@@ -15,7 +15,7 @@ from elites import output, tasks, trust
 from elites.core import catalogue
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import lock
+from elites.runs import lock, services
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory
 from elites.runs.outcome import Outcome
@@ -31,6 +31,7 @@ def start(
     `accept_changed_task`, it is continued even if its task or algorithm has changed meanwhile.
     """
     config = config.check().absolute()
+    services.check(config)
     run = RunDirectory(path)
     if not (resume and run.exists()):
         if config.start_from:  # refused here if there is no such run
@@ -56,7 +57,11 @@ def resume(path: Path, accept_changed_task: bool = False, **changes: Any) -> Out
     `accept_changed_task`, the run is continued even if its task or algorithm has changed meanwhile.
     """
     directories.existing(path)
-    return _continue(path, lambda saved: dataclasses.replace(saved, **changes), accept_changed_task)
+
+    def wanted(saved: Config) -> Config:
+        return dataclasses.replace(saved, **changes).absolute()
+
+    return _continue(path, wanted, accept_changed_task)
 
 
 def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_task: bool) -> Outcome:
@@ -73,6 +78,7 @@ def _continue(path: Path, wanted: Callable[[Config], Config], accept_changed_tas
             f"{path} holds a different run: {'; '.join(differing)}. Give the same "
             "values, or another --output"
         )
+    services.check(config, resumed=True)
     with lock.locked(path) as stale:
         if stale:
             output.complain(f"recovered the lock left by {stale}")
@@ -107,7 +113,7 @@ def _train(
 
     Raises `Interrupted` if a signal arrives before the first file is written.
     """
-    trust.require(run.path, *code_names(run, config))
+    trust.require(run.path, *code_names(run, config), *config.callback)
     with Signals("before training starts") as signals:
         from elites.runs import trainer
 

@@ -1,4 +1,4 @@
-"""Pack a run into a zip file, and unpack it.
+"""Pack a run, or a reduced one, into a zip file, and unpack it.
 
 Unpacking trusts nothing. It refuses names outside of the run, links, duplicate files, and more
 bytes than allowed. A refused file leaves nothing behind on the disk.
@@ -7,20 +7,24 @@ bytes than allowed. A refused file leaves nothing behind on the disk.
 from __future__ import annotations
 
 import lzma
+import os
 import re
 import shutil
 import stat
 import struct
+import tempfile
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from elites import files
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs import lock
+from elites.runs import lock, reducing
 from elites.runs.directory import RunDirectory, RunError, path_in_errors
 from elites.runs.placing import placing
+from elites.runs.reducing import Excerpt
 
 # The files of a run. No other file is packed or unpacked, and no code.
 _LAYOUT = re.compile(
@@ -34,6 +38,7 @@ _DAMAGE = (
     struct.error, UnicodeDecodeError, lzma.LZMAError,
 )  # fmt: skip
 """Exceptions that the module zipfile raises for a damaged file."""
+_BLOCK = 1 << 14  # bytes that are unpacked at a time
 _MAX_RATIO = 20  # a run of any size may unpack to this many times the size of its zip
 
 
@@ -48,20 +53,63 @@ def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
     If `training_state` is False, the training state is left out. The packed run can then be read
     but not resumed.
     """
-    if output.exists():
-        raise ValueError(f"{output} exists already. Choose another --output")
+    _refuse_output(output)
     # Locked, because files of a running training would change while they are read.
+    with lock.locked(run.path), directories.replacing(output) as temporary:
+        _write(run, temporary, lambda name: training_state or not _is_state(name))
+    return output.stat().st_size
+
+
+def pack_elites(run: RunDirectory, output: Path, elites: int, seed: int | None) -> Excerpt:
+    """Write a run to the zip file `output`, reduced to some elites, and return what was kept.
+
+    See `reducing.reduce` for the arguments. The same run gives the same file, byte by byte.
+    """
+    _refuse_output(output)
     with (
         lock.locked(run.path),
         directories.replacing(output) as temporary,
-        zipfile.ZipFile(temporary, "x", zipfile.ZIP_DEFLATED) as file,
+        tempfile.TemporaryDirectory(prefix=".packing-", dir=output.absolute().parent) as folder,
     ):
+        excerpt = reducing.reduce(run, Path(folder), elites, seed)
+        pack_small(RunDirectory(Path(folder)), temporary)
+    return excerpt
+
+
+def pack_small(run: RunDirectory, output: Path) -> None:
+    """Write a reduced run to the new zip file `output`, as small as possible."""
+    _write(run, output, lambda name: True, zipfile.ZIP_LZMA)
+
+
+def _refuse_output(output: Path) -> None:
+    """Raise a ValueError if the zip file to write exists already."""
+    if output.exists():
+        raise ValueError(f"{output} exists already. Choose another --output")
+
+
+def _is_state(name: str) -> bool:
+    """Return whether a file of a run holds training state, which only resuming needs."""
+    return name.endswith(f"/{checkpoints.STATE}")
+
+
+def _write(
+    run: RunDirectory, path: Path, wanted: Callable[[str], bool], method: int = zipfile.ZIP_DEFLATED
+) -> None:
+    """Write the files of a run whose names are wanted to the new zip file at a path.
+
+    Times are left out, so that the same files give the same bytes. `method` compresses them.
+    """
+    with zipfile.ZipFile(path, "x", method) as file:
         for name in run.files():
-            left_out = name.endswith(f"/{checkpoints.STATE}") and not training_state
             plain = stat.S_ISREG((run / name).lstat().st_mode)
-            if belongs_to_a_run(name) and plain and not left_out:
-                file.write(run / name, name)
-    return output.stat().st_size
+            if belongs_to_a_run(name) and plain and wanted(name):
+                info = zipfile.ZipInfo(name)
+                info.compress_type, info.external_attr = method, (stat.S_IFREG | 0o644) << 16
+                with (
+                    files.open_file(run / name) as source,
+                    file.open(info, "w", force_zip64=True) as target,
+                ):
+                    shutil.copyfileobj(source, target, 1 << 20)
 
 
 def unpack(source: Path, output: Path, max_size: float = directories.MAX_UNPACKED) -> RunDirectory:
@@ -104,11 +152,15 @@ def _extract(source: Path, file: zipfile.ZipFile, info: zipfile.ZipInfo, target:
     target.parent.mkdir(parents=True, exist_ok=True)
     left = info.file_size
     with path_in_errors(target), file.open(info) as inside, open(target, "xb") as outside:
-        while block := inside.read(1 << 20):
+        while block := inside.read(_BLOCK):
             left -= len(block)
             if left < 0:
                 raise RunError(f"{source}: refused, '{info.filename}' is longer than it declares")
-            outside.write(block)
+            if block.count(0) < len(block):
+                outside.write(block)
+            else:  # blocks of zeros take no space on the disk: a reduced run has many
+                outside.seek(len(block), os.SEEK_CUR)
+        outside.truncate()
 
 
 def _refuse_large(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,21 @@ import numpy as np
 
 from elites import output, tasks
 from elites.output import errors_as_warnings, warn
+from elites.runs import (
+    announcing,
+    environment,
+    evaluation,
+    gaps,
+    saved,
+    services,
+    snapshots,
+    starting,
+    summary,
+    unchanged,
+)
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import environment, evaluation, gaps, saved, snapshots, starting, unchanged
 from elites.runs.checkpoint import STATE, WEIGHTS, Checkpoint
 from elites.runs.config import Config
 from elites.runs.directory import OutOfMemoryError, RunDirectory, RunError, TooLargeError
@@ -39,15 +51,13 @@ from elites.runs.job import (
 )
 from elites.runs.outcome import Outcome
 from elites.runs.recording import Recorder
+from elites.runs.services import Callback
 from elites.runs.signals import Signals
 from elites.runs.unchanged import Comparison
 from elites.training import iteration_keys, notes_on_axes, seed_keys
 from elites.training.display import Display
 from elites.trust import UntrustedError
-from elites.words import amount, counted, duration, in_markdown, policy_text, quoted
-
-LONG = 200_000_000
-"""Number of environment steps per seed from which a run on a CPU is announced as long."""
+from elites.words import quoted
 
 # ---------------------------------------------------------------------------------------- the loop
 
@@ -70,6 +80,7 @@ def train(
         choose_device(config.device)
         config = dataclasses.replace(config, task=tasks.resolve(config.task, output.say))
         job = prepare(config, run)
+        callbacks = services.load_callbacks(config.callback)
         signals.check()
         last, compared = None, Comparison([], None)
         if fresh:
@@ -95,11 +106,11 @@ def train(
         if last and (note := environment.note_on_simulator(run, tasks.versions(job.task))):
             warn(note)
         _prepare_directory(run, config, job, compared)
-        if fresh and (note := _note_on_length(config, job)):
+        if fresh and (note := announcing.note_on_length(config, job)):
             Display(job.total).say(note)
     try:
         with memory_errors_explained():
-            return _loop(run, config, job, last, signals)
+            return _loop(run, config, job, last, signals, callbacks)
     except (TooLargeError, OutOfMemoryError):  # known once it compiles or trains
         if fresh:
             directories.discard(run)
@@ -118,9 +129,14 @@ def _with_budget_for(iteration: int, config: Config, job: Job) -> tuple[Config, 
     """
     if iteration <= job.total:
         return config, job
-    each = job.algorithm.evaluations_per_iteration
-    spent = job.algorithm.initial_evaluations + iteration * each
+    spent = _spent(job, iteration)
     return dataclasses.replace(config, evaluations=spent), dataclasses.replace(job, total=iteration)
+
+
+def _spent(job: Job, iteration: int) -> int:
+    """Return the number of evaluations that each seed has spent after an iteration."""
+    algorithm = job.algorithm
+    return algorithm.initial_evaluations + iteration * algorithm.evaluations_per_iteration
 
 
 def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Comparison) -> None:
@@ -146,15 +162,20 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Co
 
 
 def _loop(
-    run: RunDirectory, config: Config, job: Job, last: Checkpoint | None, signals: Signals
+    run: RunDirectory,
+    config: Config,
+    job: Job,
+    last: Checkpoint | None,
+    signals: Signals,
+    callbacks: Sequence[Callback],
 ) -> Outcome:
-    """Train until the budget is spent or a signal arrives, and return the `Outcome`.
+    """Train until the budget is spent, a callback ends it or a signal arrives.
 
-    Continues from the checkpoint `last`, or starts a new run if it is None.
+    Returns the `Outcome`. Continues from the checkpoint `last`, or starts a new run if it is None.
     """
     iteration = last.iteration if last else 0
     progress = Display(job.total, iteration)
-    progress.say(_opening(run, config, job, iteration))
+    progress.say(announcing.opening(run, config, job, iteration))
     keys = seed_keys(config.seed_numbers)
     state = _compile_and_start(config, job, last, keys, progress)
     if last is None:
@@ -170,6 +191,8 @@ def _loop(
             due = config.reevaluate_every and iteration % config.reevaluate_every == 0
             if due and iteration < job.total:  # the end re-evaluates in any case
                 record.reevaluation(iteration, job.reevaluate(state, keys))
+            if callbacks and services.call(callbacks, iteration, record.finished(metrics)):
+                config, job = _ended_here(run, config, job, iteration)
             if iteration % config.checkpoint_every == 0:
                 record.checkpoint(iteration, state)
         record.checkpoint(iteration, state)
@@ -182,6 +205,22 @@ def _loop(
     finally:
         record.close()
     return outcome
+
+
+def _ended_here(run: RunDirectory, config: Config, job: Job, iteration: int) -> tuple[Config, Job]:
+    """Make an iteration the last of a run, because a callback has ended training.
+
+    Returns the configuration and its job with the budget that is spent. `elites resume` with a
+    larger one continues the run.
+    """
+    if iteration < job.total:
+        spent = _spent(job, iteration)
+        config = dataclasses.replace(config, evaluations=spent)
+        job = dataclasses.replace(job, total=iteration)
+        directories.write_json(run / directories.CONFIG, config.to_json())
+        facts = {**directories.read_facts(run), "iterations": iteration}
+        directories.write_json(run / directories.FACTS, facts)
+    return config, job
 
 
 def _refuse_empty(run: RunDirectory, config: Config, state: Any) -> None:
@@ -219,31 +258,6 @@ def _compile_and_start(
         progress.close()
 
 
-def _opening(run: RunDirectory, config: Config, job: Job, iteration: int) -> str:
-    """Return the line that a training session prints first, about what is trained and where."""
-    device = jax.devices()[0]
-    whence = f"resumed at iteration {iteration} of" if iteration else "in"
-    return (
-        f"{job.algorithm.name} on {job.algorithm.problem.name}, {counted(config.seeds, 'seed')}, "
-        f"{whence} {job.total} iterations, on {device.platform} ({device.device_kind}), "
-        f"{amount(job.state_size)} of state; {run.path}"
-    )
-
-
-def _note_on_length(config: Config, job: Job) -> str | None:
-    """Return a note that a run takes long on a CPU, or None if it is short or uses a GPU."""
-    steps = config.evaluations * job.task.episode_length
-    if jax.default_backend() != "cpu" or steps < LONG:
-        return None
-    paper, demo = (configs.preset(name, config.task) for name in ("paper", "demo"))
-    is_paper = (config.hp, config.evaluations) == (paper.hp, paper.evaluations)
-    what = "the paper's full experiment" if is_paper and ":" not in config.task else "a long run"
-    return (
-        f"note: this is {what} ({config.evaluations:,} evaluations). On a CPU it can take many "
-        f"hours or days. For a first look, use --preset demo ({demo.evaluations:,} evaluations)"
-    )
-
-
 def _finish(
     run: RunDirectory,
     config: Config,
@@ -278,7 +292,7 @@ def _finish(
     if signals.received:
         return False
     with errors_as_warnings(f"writing {run / directories.SUMMARY}", "its tables are written"):
-        write_summary(run, config, job, outcome)
+        summary.write(run, config, job, outcome)
     return True
 
 
@@ -323,42 +337,3 @@ def _warn_of_gaps(run: RunDirectory, through: int) -> None:
             f"{through}: curves will have a gap there. If another copy of the file has these rows, "
             "add them to it"
         )
-
-
-# ----------------------------------------------------------------------------------------- summary
-
-
-def _scoring(run: RunDirectory, job: Job) -> list[str]:
-    """Return lines of the summary about the QD offset, or none if there is nothing to say."""
-    offset, warning = job.algorithm.qd_offset, snapshots.below_offset(run)
-    said = [f"QD-scores are sums of fitness minus {offset:g}."] if offset else []
-    said += [f"Warning: {warning}."] if warning else []
-    return [" ".join(said), ""] if said else []
-
-
-def write_summary(run: RunDirectory, config: Config, job: Job, outcome: Outcome) -> None:
-    """Write `summary.md` of a run, the last of its files. See `evaluation.is_done`."""
-    algorithm = job.algorithm
-    problem = algorithm.problem
-    policies = policy_text(algorithm.policy.sizes, algorithm.policy.size)
-    lines = [
-        f"# {in_markdown(algorithm.name)} on {in_markdown(problem.name)}",
-        "",
-        f"{outcome.iteration} iterations, {counted(config.seeds, 'seed')}, "
-        f"{duration(outcome.seconds)}. Policies: {policies}; "
-        f"archive: {config.hp.cell_count} cells.",
-        "",
-        *evaluation.markdown(run.evaluation),
-        *(["", note] if (note := evaluation.note(run)) else []),
-        "",
-        *_scoring(run, job),
-        "Medians over seeds where there are several; `evaluation/metrics.csv` has each, "
-        "`evaluation/cells.csv` every cell.",
-        "",
-        "Figures: "
-        + (", ".join(f"`figures/{p.name}`" for p in sorted(run.figures.glob("*.png"))) or "none"),
-        "",
-        "Configuration: `config.json`; machine and versions: `environment.json`.",
-        "",
-    ]
-    directories.write_text(run / directories.SUMMARY, "\n".join(lines))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from elites.runs.evaluation import ARCHIVE_METRICS
-from elites.study.collect import FINAL_METRICS, Group
+from elites.study.groups import FINAL_METRICS, Group
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ def comparison_point(groups: Sequence[Group]) -> Point | None:
         return None
     common = _common_evaluations(begun)
     values = {
-        metric: {g.label: v for g in begun if (v := _values_at(g, metric, common)) is not None}
+        metric: {g.label: v for g in begun if (v := values_at(g, metric, common)) is not None}
         for metric, _ in ARCHIVE_METRICS
     }
     return Point(f"after {common:,.0f} evaluations, which all of them have reached", values)
@@ -68,7 +68,7 @@ def _common_evaluations(groups: Sequence[Group]) -> float:
     return last
 
 
-def _values_at(group: Group, metric: str, evaluations: float) -> np.ndarray | None:
+def values_at(group: Group, metric: str, evaluations: float) -> np.ndarray | None:
     """Return a metric [seeds] of a group after a number of evaluations, or None if unknown.
 
     For runs of the study, this is the value of the last iteration up to that number. Imported

@@ -12,9 +12,16 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from elites import trust
+from elites.study.packing import Packing, memory_fraction
 from elites.study.study import Item, Study
 from elites.study.worker import Ending, read_ending
 from elites.writing import open_to_append
+
+MEMORY_SHARES = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
+"""Variables for the share of a GPU's memory that a process reserves, the second with an old name.
+
+JAX refuses to start if both are set.
+"""
 
 
 class Handle(Protocol):
@@ -40,6 +47,10 @@ class Engine(Protocol):
         """Number of runs that the engine can compute at the same time."""
         ...
 
+    def has_room(self, item: Item) -> bool:
+        """Return whether a run could start now, if fewer than `slots` runs are computed."""
+        ...
+
     def start(self, study: Study, item: Item) -> Handle:
         """Start a worker process that computes one run of a study, and return its handle."""
         ...
@@ -63,7 +74,7 @@ class WorkerProcess:
         """
         self._report, pipe = os.pipe()
         here = str(os.getpid())
-        command = [sys.executable, *_import_options(), "-m", "elites.study.worker"]
+        command = [sys.executable, *import_options(), "-m", "elites.study.worker"]
         try:
             self.process = subprocess.Popen(
                 [*command, str(study), item.name, here, str(pipe), *trusted],
@@ -108,25 +119,64 @@ class WorkerProcess:
 class LocalEngine:
     """Engine that computes runs in processes of this machine.
 
-    If there are several GPUs, each process uses one of them.
+    If there are several GPUs, each process uses one of them. A `Packing` says which runs may share
+    a GPU.
     """
 
-    def __init__(self, slots: int | None = None):
-        self._gpus = _visible_gpus()
-        self.slots = slots or max(len(self._gpus), 1)
-        self._free = list(range(self.slots))
+    def __init__(
+        self,
+        packing: Packing | None = None,
+        gpus: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ):
+        """Compute runs on GPUs, or on the CPU if there are none.
+
+        `gpus` are texts for CUDA_VISIBLE_DEVICES, and `environment` is added to that of workers.
+        """
+        self._packing, self._gpus = packing or Packing(max(len(gpus), 1)), gpus
+        self._environment = dict(environment or {})
+        self._running: list[list[Item]] = [[] for _ in range(self._packing.devices)]
+
+    @property
+    def slots(self) -> int:
+        """Number of runs that the engine can compute at the same time."""
+        return self._packing.slots
+
+    def has_room(self, item: Item) -> bool:
+        """Return whether there is a device on which a run may start beside those running there."""
+        return self._device_for(item) is not None
 
     def start(self, study: Study, item: Item) -> Handle:
-        """Start a worker process for one run of a study in a free slot, and return its handle."""
-        slot = self._free.pop(0)
-        environment = dict(os.environ)
-        if len(self._gpus) > 1:
-            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot % len(self._gpus)]
+        """Start a worker process for one run of a study, and return its handle.
+
+        The run must have room, see `has_room`.
+        """
+        device = self._device_for(item)
+        assert device is not None
         study.logs.mkdir(exist_ok=True)
         trusted = trust.trusted_digests(item.task, item.algorithm)
+        environment = self._environment_on(device, item)
         with open_to_append(study.logs / f"{item.name}.log") as log:
             process = WorkerProcess(study.path, item, log, trusted, environment)
-        return _LocalHandle(process, lambda: self._free.append(slot))
+        self._running[device].append(item)
+        return _LocalHandle(process, lambda: self._running[device].remove(item))
+
+    def _device_for(self, item: Item) -> int | None:
+        """Return the device with the fewest runs that a run may join, or None if there is none."""
+        free = [i for i, runs in enumerate(self._running) if self._packing.admits(runs, item)]
+        return min(free, key=lambda i: len(self._running[i]), default=None)
+
+    def _environment_on(self, device: int, item: Item) -> dict[str, str]:
+        """Return the environment of a worker that computes a run on a device."""
+        environment = {**os.environ, **self._environment}
+        if len(self._gpus) > 1:
+            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[device]
+        together = self._packing.count(item)
+        chosen = any(name in environment for name in MEMORY_SHARES)
+        if self._gpus and together > 1 and not chosen:
+            # A process would otherwise reserve three quarters of the memory for itself.
+            environment[MEMORY_SHARES[0]] = f"{memory_fraction(together):.3f}"
+        return environment
 
 
 class _LocalHandle:
@@ -152,7 +202,7 @@ class _LocalHandle:
         self._process.stop()
 
 
-def _import_options() -> list[str]:
+def import_options() -> list[str]:
     """Return the options of Python with which a worker imports from where this process does.
 
     Without -P, `python -m` imports from the current folder first, so that a file tyro.py there
@@ -160,18 +210,3 @@ def _import_options() -> list[str]:
     """
     here = os.getcwd()
     return [] if any(os.path.abspath(folder) == here for folder in sys.path) else ["-P"]
-
-
-def _visible_gpus() -> list[str]:
-    """Return the NVIDIA GPUs that this process may use, as texts for CUDA_VISIBLE_DEVICES.
-
-    Does not load JAX.
-    """
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        return [gpu for gpu in chosen.split(",") if gpu and gpu != "-1"]
-    try:
-        entries = os.listdir("/proc/driver/nvidia/gpus")
-    except OSError:
-        return []
-    return [str(i) for i in range(len(entries))]

@@ -31,43 +31,46 @@ from elites.runs.drawing import (
     thousands,
 )
 from elites.runs.evaluation import ARCHIVE_METRICS
-from elites.study.collect import AXES, Group
+from elites.study.groups import AXES, Group
 
 
-def curves(groups: Sequence[Group], axis: str) -> Any:
+def look(label: str, labels: Sequence[str]) -> tuple[str, Any]:
+    """Return colour and line style of an algorithm, given all labels of a report.
+
+    An algorithm has the same look on every task.
+    """
+    i = list(labels).index(label)
+    return COLOURS[i % 8], line_style(i)
+
+
+def curves(groups: Sequence[Group], axis: str, labels: Sequence[str] = ()) -> Any:
     """Return a figure of learning curves with a panel for each metric of the archive.
 
     A group holds the results of one algorithm on one task. `axis` is the horizontal axis, one of
-    `AXES`. Returns None if no group has values of that axis.
+    `AXES`. `labels` are those of all groups of the report, by default those of `groups`. Returns
+    None if no group has values of that axis.
     """
+    labels = labels or [group.label for group in groups]
     drawn = [group for group in groups if axis in group.curves]
     if not drawn:
         return None
     figure, panels = plt.subplots(1, 3, figsize=(12.5, 3.6), layout="constrained")
     for panel, (metric, title) in zip(panels, ARCHIVE_METRICS, strict=True):
         for group in drawn:
-            i = groups.index(group)
             if metric not in group.curves:
                 continue
             values = group.curves[metric] * (100 if metric == "coverage" else 1)
             x = np.median(group.curves[axis], axis=1)
-            band(panel, x, values, COLOURS[i % 8], line_style(i))
+            band(panel, x, values, *look(group.label, labels))
         panel.set(xlabel=dict(AXES)[axis], ylabel=title)
         low, high = panel.get_ylim()
         panel.set_ylim(min(0.0, low), high + 0.04 * abs(high))
         panel.xaxis.set_major_formatter(thousands)
         panel.yaxis.set_major_formatter(thousands)
-    handles = [
-        Line2D(
-            [],
-            [],
-            color=COLOURS[i % 8],
-            linestyle=line_style(i),
-            label=short(group.label),
-        )
-        for i, group in enumerate(groups)
-        if group in drawn
-    ]
+    handles = []
+    for group in drawn:
+        colour, style = look(group.label, labels)
+        handles.append(Line2D([], [], color=colour, linestyle=style, label=short(group.label)))
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5))
     return figure
 

@@ -69,6 +69,10 @@ class RayEngine:
         room += [have.get("GPU", 0) / self._gpus] if self._gpus else []
         return max(int(min(room, default=1)), 1)
 
+    def has_room(self, item: Item) -> bool:
+        """Return True: all runs get the same resources, and `slots` says how many fit."""
+        return True
+
     def start(self, study: Study, item: Item) -> RayHandle:
         """Start a Ray task that computes one run of a study, and return the run's handle."""
         study.logs.mkdir(exist_ok=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ ABLATIONS = (
     "dcg_me_unconditioned_actor",
 )
 BASELINES = ("me", "me_es", "pga_me", "qd_pg")
+RELATED = ("pbt_me", "cma_me", "cma_mae", "cma_mega_es", "cma_mega_td3", "dns")
+"""Algorithms that the paper discusses or that followed it, without those for plain vectors."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +76,10 @@ class Plan:
         """The seeds with which each algorithm is trained on each task."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
+    def budget(self, task: str) -> int:
+        """Return the budget of evaluations for each seed on a task."""
+        return self.evaluations or preset(self.preset, task).evaluations
+
     def pairs(self) -> list[tuple[str, str]]:
         """Return all (task, algorithm) pairs of the plan, grouped by task."""
         return [(task, algorithm) for task in self.tasks for algorithm in self.algorithms]
@@ -83,10 +89,64 @@ class Plan:
         return {**dataclasses.asdict(self), "hp": dict(self.hp)}
 
 
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Part of a plan: some of its tasks, algorithms and seeds. An empty field stands for all."""
+
+    tasks: tuple[str, ...] = ()
+    algorithms: tuple[str, ...] = ()
+    seeds: tuple[range, ...] = ()
+
+    def has(self, task: str, algorithm: str, seeds: range) -> bool:
+        """Return whether a run of these seeds belongs to the part, with all of its seeds."""
+        return self.has_pair(task, algorithm) and all(
+            not self.seeds or any(seed in some for some in self.seeds) for seed in seeds
+        )
+
+    def has_pair(self, task: str, algorithm: str) -> bool:
+        """Return whether some seeds of this task and algorithm belong to the part."""
+        return (not self.tasks or task in self.tasks) and (
+            not self.algorithms or algorithm in self.algorithms
+        )
+
+
+def part(plan: Plan, words: Sequence[str]) -> Part:
+    """Return the part of a plan that words describe: names of tasks and algorithms, and seeds.
+
+    Seeds are a number, or the first and the last one, such as 800-803. Raises a ValueError if a
+    word is none of them.
+    """
+    tasks = {names.short_name(task): task for task in plan.tasks}
+    algorithms = {names.short_name(name): name for name in plan.algorithms}
+    seeds: list[range] = []
+    for word in words:
+        if found := re.fullmatch(r"(\d+)(?:-(\d+))?", word):
+            some = range(int(found[1]), int(found[2] or found[1]) + 1)
+            inside = plan.seed_numbers
+            if not some or some[0] not in inside or some[-1] not in inside:
+                raise ValueError(
+                    f"--only {word}: the plan has the seeds {inside[0]} to {inside[-1]}"
+                )
+            seeds.append(some)
+        elif word not in tasks and word not in algorithms:
+            known = [*tasks, *algorithms]
+            raise ValueError(
+                f"--only {word}: the plan has no such task or algorithm."
+                f"{suggestion(word, known)} It has {', '.join(known)}; or seeds, such as 0-3"
+            )
+    return Part(
+        tuple(tasks[word] for word in words if word in tasks),
+        tuple(algorithms[word] for word in words if word in algorithms),
+        tuple(seeds),
+    )
+
+
 BUILT_IN: dict[str, Plan] = {
     # The paper's main comparison and its ablations: 4 tasks, 8 algorithms, 20 seeds.
     "paper": Plan(PAPER_TASKS, ("dcg_me", *BASELINES, *ABLATIONS[1:])),
     "ablations": Plan(PAPER_TASKS, ABLATIONS),
+    # Beside the paper's algorithm and its strongest baseline: those of its related work.
+    "related": Plan(PAPER_TASKS, ("dcg_me", "pga_me", *RELATED)),
     # Takes minutes on a CPU. Shows that everything works, not that anything is learned.
     "smoke": Plan(("point_omni", "arm_reach"), ("dcg_me", "pga_me", "me"), seeds=3, preset="smoke"),
 }

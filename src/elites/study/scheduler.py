@@ -20,6 +20,7 @@ from elites.runs import checkpoint as checkpoints
 from elites.runs.signals import Signals
 from elites.study import worker
 from elites.study.engines import Engine, Handle
+from elites.study.plan import Part
 from elites.study.study import ATTEMPTS, Item, Study
 from elites.study.table import Live
 from elites.study.worker import Ending
@@ -40,19 +41,27 @@ class Result(NamedTuple):
 class Scheduler:
     """Computes the unfinished runs of a study on an engine (this machine or a cluster)."""
 
-    def __init__(self, study: Study, engine: Engine, live: Live, pause: float = 0.2):
+    def __init__(
+        self, study: Study, engine: Engine, live: Live, pause: float = 0.2, part: Part | None = None
+    ):
         self.study, self.engine, self.live, self.pause = study, engine, live, pause
+        self.part = part or Part()
         # Starting a study again retries failed runs: the user may have fixed the cause.
         self.items = [
             dataclasses.replace(item, attempts=0) if item.attempts else item
             for item in study.items()
         ]
         study.write_items(self.items)
-        self.queue = deque(item for item in self.items if study.state(item) == "queued")
+        self.queue = deque(item for item in self.chosen if study.state(item) == "queued")
         self.running: dict[str, tuple[Item, Handle]] = {}
         self._told: set[str] = set()  # runs whose workers were told to stop
         self._restarts: dict[str, int] = {}  # after the loss of a machine
         self._locked_since: dict[str, float] = {}  # runs that another process has locked
+
+    @property
+    def chosen(self) -> list[Item]:
+        """The runs that this session computes: those of the part of the plan."""
+        return [i for i in self.items if self.part.has(i.task, i.algorithm, i.seed_numbers)]
 
     def run(self, signals: Signals) -> Result:
         """Compute the queued runs until all are done or failed, or until a signal arrives.
@@ -66,11 +75,11 @@ class Scheduler:
             # Workers end at once when this process does, and would lose what they have not saved.
             self._stop_workers(error)
             raise
-        states = {item.name: self.study.state(item) for item in self.items}
-        failed = [item for item in self.items if states[item.name] == "failed"]
+        states = {item.name: self.study.state(item) for item in self.chosen}
+        failed = [item for item in self.chosen if states[item.name] == "failed"]
         done = sum(state == "done" for state in states.values())
-        self.live.close(self.items)
-        return Result(done, failed, asked_to_stop and done + len(failed) < len(self.items))
+        self.live.close(self.chosen)
+        return Result(done, failed, asked_to_stop and done + len(failed) < len(states))
 
     def _work(self, signals: Signals) -> bool:
         """Start and monitor workers until no run is queued or running.
@@ -84,18 +93,24 @@ class Scheduler:
                 self.queue.clear()
                 for name in self.running:
                     self._stop_once(name)
-            while self.queue and len(self.running) < self.engine.slots:
-                item = self.queue.popleft()
+            while (item := self._next()) is not None:
+                self.queue.remove(item)
                 self.running[item.name] = (item, self.engine.start(self.study, item))
             for name, (item, handle) in list(self.running.items()):
                 ending = handle.poll()
                 if ending is not None:
                     del self.running[name]
                     self._handle_exit(item, ending, asked_to_stop)
-            self.live.show(self.items, set(self.running))
+            self.live.show(self.chosen, set(self.running))
             if self.running:
                 time.sleep(self.pause)
         return asked_to_stop
+
+    def _next(self) -> Item | None:
+        """Return the first queued run that the engine has room for, or None if there is none."""
+        if len(self.running) >= self.engine.slots:
+            return None
+        return next((item for item in self.queue if self.engine.has_room(item)), None)
 
     def _stop_workers(self, error: BaseException) -> None:
         """Tell the running workers to save their state, and wait until they have ended.
@@ -189,11 +204,14 @@ class Scheduler:
         return reason if ending.reported and ending.reason else f"{reason}; see {log}"
 
 
-def run_unfinished(study: Study, engine: Engine, live: Live, pause: float = 0.2) -> Result:
+def run_unfinished(
+    study: Study, engine: Engine, live: Live, pause: float = 0.2, part: Part | None = None
+) -> Result:
     """Compute the unfinished runs of a study on an engine, and return the `Result`.
 
+    If `part` is given, only the runs of that part of the plan are computed and counted.
     After a first signal, the runs in progress save their state and the session ends. A second
     signal ends the process at once.
     """
     with Signals("when the running runs have saved") as signals:
-        return Scheduler(study, engine, live, pause).run(signals)
+        return Scheduler(study, engine, live, pause, part).run(signals)

@@ -1,8 +1,9 @@
 """Statistics over seeds: the paper's tests, with effect sizes and bootstrap intervals.
 
 The paper compares algorithms by the Wilcoxon rank-sum test with Bonferroni's correction. For one
-metric, the comparisons of one algorithm with every other over all tasks are a family. The
-correction multiplies by the size of the family. Each comparison also has
+metric, the comparisons of one algorithm with every other over all tasks are a family, or several
+families if there are algorithms for different questions. The correction multiplies by the size of
+the family. Each comparison also has
 
 - Holm's correction, which is never less powerful,
 - the smallest p-value that its numbers of seeds allow,
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -51,7 +52,8 @@ class Comparison(NamedTuple):
 class Corrected(NamedTuple):
     """Comparison of the reference with another algorithm, with corrected p-values.
 
-    The correction is for all comparisons of the reference by the same metric, over all tasks.
+    The correction is for all comparisons of the reference in the same family by the same metric,
+    over all tasks.
     """
 
     task: str
@@ -59,6 +61,7 @@ class Corrected(NamedTuple):
     bonferroni: float
     holm: float
     family: int  # number of comparisons corrected for
+    kind: str = ""  # name of the family
 
 
 def _finite(values: Values) -> np.ndarray:
@@ -214,13 +217,14 @@ def compare(values: Mapping[str, Values], first: str, second: str) -> Comparison
 
 
 def compare_with(
-    reference: str, values: Mapping[str, Mapping[str, Values]]
+    reference: str,
+    values: Mapping[str, Mapping[str, Values]],
+    family_of: Callable[[str], str] = lambda name: "",
 ) -> dict[str, list[Corrected]]:
     """Return the corrected comparisons of the reference with every other algorithm, by task.
 
-    `values` maps each task and algorithm to the values of one metric over seeds. The p-values are
-    corrected for the comparisons of all tasks together. A comparison without values on one side is
-    not counted.
+    `values` maps each task and algorithm to the values of one metric over seeds. `family_of`
+    returns the name of an algorithm's family, by default the same for all.
     """
     found = [
         (task, compare(of_task, reference, name))
@@ -229,15 +233,31 @@ def compare_with(
         for name in of_task
         if name != reference
     ]
-    p = [comparison.p for _, comparison in found]
-    family = int(np.count_nonzero(~np.isnan(p)))
-    corrected: dict[str, list[Corrected]] = {task: [] for task in values}
-    for (task, comparison), by_bonferroni, by_holm in zip(
-        found, bonferroni(p), holm(p), strict=True
-    ):
-        entry = Corrected(task, comparison, float(by_bonferroni), float(by_holm), family)
-        corrected[task].append(entry)
-    return corrected
+    by_task: dict[str, list[Corrected]] = {task: [] for task in values}
+    for entry in correct(found, family_of):
+        by_task[entry.task].append(entry)
+    return by_task
+
+
+def correct(
+    found: Sequence[tuple[str, Comparison]],
+    family_of: Callable[[str], str] = lambda name: "",
+) -> list[Corrected]:
+    """Return comparisons by one metric, pairs of task and comparison, with corrected p-values.
+
+    The p-values are corrected for all comparisons of a family, over all tasks together.
+    `family_of` returns the name of the family for the second algorithm of a comparison. A
+    comparison without values on one side is not counted.
+    """
+    corrected: dict[int, Corrected] = {}
+    kinds = [family_of(comparison.second) for _, comparison in found]
+    for kind in dict.fromkeys(kinds):
+        places = [i for i, other in enumerate(kinds) if other == kind]
+        p = [found[i][1].p for i in places]
+        size = int(np.count_nonzero(~np.isnan(p)))
+        for i, by_bonferroni, by_holm in zip(places, bonferroni(p), holm(p), strict=True):
+            corrected[i] = Corrected(*found[i], float(by_bonferroni), float(by_holm), size, kind)
+    return [corrected[i] for i in range(len(found))]
 
 
 def compare_others(reference: str, values: Mapping[str, Values]) -> list[Comparison]:

@@ -18,7 +18,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +28,8 @@ from elites.runs import directory as directories
 from elites.runs import evaluation
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory, RunError
-from elites.study.plan import Plan, from_values
+from elites.study.packing import divided
+from elites.study.plan import Part, Plan, from_values
 
 PLAN, INDEX = "plan.json", "index.json"
 TOKEN = ".study-is-here"  # shows a machine of a cluster that it sees the same directory
@@ -100,6 +101,10 @@ class Study:
     def exists(self) -> bool:
         """Return whether the directory holds a study, that is, whether it has a `plan.json`."""
         return os.path.lexists(self.path / PLAN)
+
+    def has_index(self) -> bool:
+        """Return whether the runs of the study are chosen, that is, whether it has an index."""
+        return self.exists() and os.path.lexists(self.path / INDEX)
 
     def plan(self) -> Plan:
         """Read the plan of the study from `plan.json` and return it."""
@@ -215,26 +220,27 @@ def _with_bounds_of(saved: Plan, plan: Plan) -> Plan:
     return dataclasses.replace(plan, tasks=named)
 
 
-def open_study(path: Path, plan: Plan) -> Study:
+def open_study(path: Path, plan: Plan, runs: Sequence[Item] | None = None) -> Study:
     """Return the study of a plan in a directory. Creates the study if it does not exist yet.
 
-    This process must have locked the directory. Raises a ValueError if the directory holds
-    something else, such as a study with another plan.
+    A new study has the given runs, or one run for each task and algorithm. This process must have
+    locked the directory. Raises a ValueError if the directory holds something else, such as a study
+    with another plan.
     """
     refuse_other(path, plan)
-    study = Study(path)
+    study, first = Study(path), runs or first_items(plan)
     if study.exists():
-        if not os.path.lexists(path / INDEX):
-            study.write_items(_first_items(plan))
-        _refuse_strange_items(study, plan)
+        if not study.has_index():
+            study.write_items(first)
+        refuse_strange_items(study, plan)
         return study
     # The plan is written first: if the process ends here, the next start writes the index.
     directories.write_json(path / PLAN, {"format": FORMAT, **plan.to_json()})
-    study.write_items(_first_items(plan))
+    study.write_items(first)
     return study
 
 
-def _refuse_strange_items(study: Study, plan: Plan) -> None:
+def refuse_strange_items(study: Study, plan: Plan) -> None:
     """Raise a RunError if a run in a study's index has a task or algorithm that is not planned.
 
     The user has trusted only the files that the plan names.
@@ -248,9 +254,73 @@ def _refuse_strange_items(study: Study, plan: Plan) -> None:
             )
 
 
-def _first_items(plan: Plan) -> list[Item]:
-    """Return the runs of a new study: one for each pair of task and algorithm, with all seeds."""
-    return [Item(task, algorithm, plan.first_seed, plan.seeds) for task, algorithm in plan.pairs()]
+def first_items(plan: Plan, most: Mapping[tuple[str, str], int] | None = None) -> list[Item]:
+    """Return the runs of a new study, grouped by task and algorithm.
+
+    `most` has the largest number of seeds of a run, keyed by task and algorithm. Without it, each
+    pair is one run with all seeds.
+    """
+    return [
+        Item(task, algorithm, seeds.start, len(seeds))
+        for task, algorithm in plan.pairs()
+        for seeds in divided(plan.seed_numbers, (most or {}).get((task, algorithm), plan.seeds))
+    ]
+
+
+def split_for(study: Study, part: Part) -> None:
+    """Split the runs of a study so that each is inside or outside of a part of the plan.
+
+    This process must have locked the study. Raises a ValueError if a run that would be split has
+    begun.
+    """
+    study.write_items(split(study, study.items(), part))
+
+
+def split(study: Study, items: Sequence[Item], part: Part) -> list[Item]:
+    """Return runs of a study, split so that each is inside or outside of a part of the plan.
+
+    Raises a ValueError if a run that would be split has begun.
+    """
+    found: list[Item] = []
+    for item in items:
+        inside = part.has_pair(item.task, item.algorithm)
+        pieces = _pieces(item, part.seeds) if inside else [item]
+        if len(pieces) > 1 and study.run(item).exists():
+            first, last = item.first_seed, item.seed_numbers[-1]
+            raise ValueError(
+                f"{item.name} is one run and has begun. Give all of its seeds to --only: "
+                f"{first}-{last}"
+            )
+        found += pieces
+    return found
+
+
+def _pieces(item: Item, seeds: Sequence[range]) -> list[Item]:
+    """Return runs that replace a run, cut where one of the ranges of seeds begins or ends."""
+    inside = item.seed_numbers
+    cuts = {cut for some in seeds for cut in (some.start, some.stop) if cut in inside}
+    starts = sorted({inside.start, *cuts})
+    return [
+        dataclasses.replace(item, first_seed=start, seeds=stop - start)
+        for start, stop in zip(starts, [*starts[1:], inside.stop], strict=True)
+    ]
+
+
+def refuse_other_settings(plan: Plan, study: Study) -> None:
+    """Raise a ValueError if a study has other settings than a plan, so that they cannot be joined.
+
+    Tasks, algorithms and seeds may differ.
+    """
+    theirs = study.plan()
+    ours = dataclasses.replace(
+        plan, tasks=theirs.tasks, algorithms=theirs.algorithms, seeds=theirs.seeds,
+        first_seed=theirs.first_seed, checkpoint_every=theirs.checkpoint_every,
+        reevaluate_every=theirs.reevaluate_every,
+    )  # fmt: skip
+    if differing := differences(theirs, ours):
+        raise ValueError(
+            f"{study.path}: cannot be joined, it has other settings: {'; '.join(differing)}"
+        )
 
 
 def differences(one: Plan, other: Plan) -> list[str]:

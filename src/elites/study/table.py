@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -46,6 +46,61 @@ def read_progress(study: Study, item: Item) -> RunProgress | None:
     return None
 
 
+class Whole:
+    """Progress of all runs of a study together, and the time left.
+
+    The work of a run is its iterations times the expected seconds of each. The time left follows
+    from the work that was done since this object was made, and how long that took.
+    """
+
+    def __init__(
+        self, study: Study, work: Callable[[Item], tuple[int, float] | None] = lambda item: None
+    ):
+        """Prepare for a study. `work` gives the iterations and expected seconds of a run.
+
+        Without it, the iterations of a run are known once it has begun, and count alike.
+        """
+        self.study, self._work = study, work
+        self._start: tuple[float, float] | None = None  # time and work done, before work was done
+
+    def text(self, items: Sequence[Item]) -> str:
+        """Return the progress over all runs as text: "41 % done, about 2 h 5 min left".
+
+        Returns "" while the work of a run is unknown.
+        """
+        amounts = [self._amount(item) for item in items]
+        known = [amount for amount in amounts if amount is not None]
+        if not known or len(known) < len(amounts):
+            return ""
+        done, total = (sum(column) for column in zip(*known, strict=True))
+        left = self._left(done, total)
+        share = f"{100 * done / total:.0f} % done" if total else ""
+        return f"{share}, about {duration(left)} left" if left else share
+
+    def _amount(self, item: Item) -> tuple[float, float] | None:
+        """Return the work that is done of a run, and its whole work. None if it is unknown."""
+        state, known = self.study.state(item), self._work(item)
+        if state == "failed":
+            return 0.0, 0.0
+        at = None if known and state == "done" else read_progress(self.study, item)
+        total, seconds = known or (at.total if at else 0, 1.0)
+        if not total:
+            return None
+        done = total if state == "done" else min(at.iteration, total) if at else 0
+        return done * seconds, total * seconds
+
+    def _left(self, done: float, total: float) -> float | None:
+        """Return the seconds until all work is done, or None before anything was done.
+
+        The clock starts with the first work, because runs have to compile before.
+        """
+        now = time.monotonic()
+        if self._start is None or done <= self._start[1]:
+            self._start = (now, done)
+        since, before = self._start
+        return (total - done) * (now - since) / (done - before) if done > before else None
+
+
 def _ends(path: Path) -> tuple[list[str], list[str]]:
     """Return the cells of the first and of the last complete row of a CSV file, as texts.
 
@@ -64,8 +119,15 @@ def _ends(path: Path) -> tuple[list[str], list[str]]:
 class Live:
     """Progress display of a study's runs: a table on a terminal, lines elsewhere."""
 
-    def __init__(self, study: Study, stream: TextIO | None = None, every: float = 1.0):
+    def __init__(
+        self,
+        study: Study,
+        stream: TextIO | None = None,
+        every: float = 1.0,
+        whole: Whole | None = None,
+    ):
         self.study, self.stream, self.every = study, stream or sys.stderr, every
+        self.whole = whole or Whole(study)
         self.terminal = output.is_terminal(self.stream)
         self._lines = 0
         self._shown = float("-inf")
@@ -98,10 +160,11 @@ class Live:
             return
         self._shown = now
         rows = self.rows(items, running)
+        whole = self.whole.text(items)
         if not self.terminal:
             for name, state, _ in rows:
                 if self._told.get(name, "queued") != state:
-                    self.say(f"{name}: {state}")
+                    self.say(f"{name}: {state}{f' ({whole})' if whole else ''}")
                 self._told[name] = state
             return
         width, height = shutil.get_terminal_size()
@@ -109,6 +172,7 @@ class Live:
             s: sum(row[1] == s for row in rows) for s in ("queued", "running", "done", "failed")
         }
         head = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+        head += f"; {whole}" if whole else ""
         # Running runs come first. The last rows are dropped if the terminal is too small.
         order = {"running": 0, "failed": 1, "queued": 2, "done": 3}
         shown = sorted(rows, key=lambda row: order[row[1]])[: max(height - 3, 1)]

@@ -6,7 +6,9 @@
 
     loop.py        train() and build()
     optimising.py  optimize(): functions of plain vectors
-    seeds.py       an algorithm over a batch of seeds, and how its stages are compiled
+    seeds.py       an algorithm over a batch of seeds
+    stages.py      how its stages are compiled: separately, or an iteration as one program
+    memory.py      keep freed memory in the process
     keys.py        random keys of seeds and iterations
     sizes.py       shapes of arrays and the memory that they need
     starting.py    start from the archive of another run
@@ -18,7 +20,9 @@
     searches.py    save and load such a search
     builders.py    algorithms by name, by FILE.py:FUNCTION, or as functions
     calibrating.py requests at which an actor hits the cells of an archive
+    switching.py   elites or actor, whichever is known to come closer to a descriptor
     display.py     progress of training on the terminal
+    reporting.py   progress line, loggers and callbacks
     stopping.py    stop training from a callback or with Ctrl-C
 
 A level below, `elites.build(task, name)` gives `start(key)` and `step(state, key)`.
@@ -30,23 +34,27 @@ from elites.training.episodes import Episode
 from elites.training.keys import iteration_keys, reevaluation_keys, seed_keys
 from elites.training.loop import build, iterations_for, train, train_algorithm
 from elites.training.optimising import optimize
-from elites.training.results import Actor, Elite, Elites, Run, SeedResult, named
+from elites.training.results import Actor, Elite, Elites, Place, Run, SeedResult, named
 from elites.training.seeds import Batched, devices_for
 from elites.training.sizes import size_in_bytes
 from elites.training.stopping import StopTraining, TrainingInterrupted
+from elites.training.switching import Behaviour, Switcher
 
 __all__ = [
     "Actor",
     "AskTell",
     "Asked",
     "Batched",
+    "Behaviour",
     "Elite",
     "Elites",
     "Episode",
     "ExternalTask",
+    "Place",
     "Run",
     "SeedResult",
     "StopTraining",
+    "Switcher",
     "TrainingInterrupted",
     "ask_tell",
     "build",

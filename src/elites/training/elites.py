@@ -89,6 +89,15 @@ class Elites(Sequence[Elite]):
             network=self.algorithm.policy,
         )
 
+    def at(self, cell: int) -> Elite:
+        """Return the elite of a cell. Raises a ValueError if the cell is empty or unknown."""
+        total = len(self.arrays.fitness)
+        if not 0 <= cell < total:
+            raise ValueError(f"cell {cell} does not exist: there are {total}")
+        if not np.isfinite(self.arrays.fitness[cell]):
+            raise ValueError(f"cell {cell} is empty")
+        return self._elite(cell)
+
     def origin(self, cell: int) -> str:
         """Return the origin of the elite in a cell: the name of a variation, or "initial".
 

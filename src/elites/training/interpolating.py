@@ -96,7 +96,7 @@ def spread(problem: Problem, points: int) -> np.ndarray:
 
 def _bases(count: int) -> list[int]:
     """Return the first `count` primes."""
-    found = list(_PRIMES[:count])
+    found: list[int] = [*_PRIMES[:count]]
     candidate = _PRIMES[-1] + 2
     while len(found) < count:
         if all(candidate % divisor for divisor in range(3, math.isqrt(candidate) + 1, 2)):

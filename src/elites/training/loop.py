@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import functools
 import operator
 import shutil
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import SupportsIndex
@@ -27,14 +27,13 @@ from elites.tasks import checking
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
 from elites.training.builders import Builder, build_algorithm, hyperparameters_of, preset_for
-from elites.training.display import Display, can_overwrite, notes_on_axes
+from elites.training.display import notes_on_axes
 from elites.training.keys import iteration_keys, seed_keys
+from elites.training.reporting import Callback, Reports
 from elites.training.results import Run, Source, named
 from elites.training.seeds import Batched
 from elites.training.starting import Given, archive_of
 from elites.training.stopping import Interrupts, StopTraining, TrainingInterrupted
-
-Callback = Callable[[int, dict[str, np.ndarray]], object]  # (iteration, metrics by name [seeds])
 
 
 def build(
@@ -71,6 +70,7 @@ def train(
     evaluations: int | None = None,
     progress: bool | Callback | None = None,
     callback: Callback | Sequence[Callback] = (),
+    log: str | Sequence[str] = (),
     start_from: str | Path | None = None,
     hp: Hyperparameters | None = None,
     **hyperparameters: Value,
@@ -89,6 +89,9 @@ def train(
 
     `progress` says whether to show a progress line. By default, it is shown on a terminal and in a
     notebook. If `progress` is a function, it is called like a callback, and no line is shown.
+
+    `log` names services that the metrics are logged to as well, "wandb" or "mlflow", see
+    `elites.loggers`.
 
     `start_from` is the directory of a run whose archive each seed starts from. Its policies must
     have the same layers, and its descriptor the same bounds. Bounds that were estimated for it are
@@ -112,7 +115,7 @@ def train(
     built, seeds, given = _build(on, algorithm, values), _checked(seeds), None
     if start_from is not None:
         built, given = _runs().given_to(built, where, len(seeds))
-    return _train(built, source, seeds, progress, callback, given)
+    return _train(built, source, seeds, progress, callback, log, given)
 
 
 def _runs() -> ModuleType:
@@ -122,7 +125,7 @@ def _runs() -> ModuleType:
     return elites
 
 
-_ARGUMENTS = ("seeds", "evaluations", "preset", "progress", "callback", "start_from", "hp")
+_ARGUMENTS = ("seeds", "evaluations", "preset", "progress", "callback", "log", "start_from", "hp")
 
 
 def _refuse_seed(values: Mapping[str, Value]) -> None:
@@ -156,14 +159,14 @@ def _train(
     seeds: Sequence[int],
     progress: bool | Callback | None,
     callback: Callback | Sequence[Callback],
+    log: str | Sequence[str] = (),
     given: Given | None = None,
 ) -> Run[S]:
     """Train an algorithm from the given policies, or from empty archives, and return the run."""
     total = iterations_for(algorithm, source.evaluations)
-    callbacks = _callbacks(progress, callback)
     history: list[dict[str, np.ndarray]] = []
-    with Interrupts() as interrupts, _display(progress, total) as display:
-        with display.compiling(report=False) if display else contextlib.nullcontext():
+    with Interrupts() as interrupts, Reports(progress, callback, log, total) as reports:
+        with reports.compiling():
             batched, keys = Batched(algorithm, len(seeds), _kernels()), seed_keys(seeds)
             batched.compile(batched.shapes(keys), keys)
             archive = None if given is None else archive_of(batched, given, keys)
@@ -171,15 +174,15 @@ def _train(
         if source.task is not None:
             for note in notes_on_axes(source.task.descriptor_axes, batched.constant_axes):
                 warn(note)
+        name = f"{algorithm.problem.name}-{algorithm.name}"
         begun = time.perf_counter()
-        while len(history) < total and not interrupts.received:
-            state, metrics = batched.step(state, iteration_keys(keys, len(history) + 1))
-            seconds = np.full(len(seeds), time.perf_counter() - begun)
-            history.append({**named(metrics), "seconds": seconds})
-            try:
-                _report(len(history), history[-1], display, callbacks)
-            except StopTraining:
-                break
+        with reports.logging(name, source, seeds) as logged, contextlib.suppress(StopTraining):
+            while len(history) < total and not interrupts.received:
+                state, metrics = batched.step(state, iteration_keys(keys, len(history) + 1))
+                seconds = np.full(len(seeds), time.perf_counter() - begun)
+                history.append({**named(metrics), "seconds": seconds})
+                reports.iteration(len(history), history[-1])
+    source = dataclasses.replace(source, logged=logged.identities)
     if not history:
         raise KeyboardInterrupt
     table = {name: np.stack([row[name] for row in history]) for name in history[0]}
@@ -204,61 +207,6 @@ def _kernels() -> Path | None:
     path = tempfile.mkdtemp(prefix="elites-kernels-")
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return Path(path)
-
-
-@contextlib.contextmanager
-def _display(progress: bool | Callback | None, total: int) -> Iterator[Display | None]:
-    """Return a context manager that yields the progress display, or None if it is not wanted.
-
-    `total` is the number of iterations.
-    """
-    wanted = can_overwrite(sys.stderr) if progress is None and sys.stderr else progress is True
-    display = Display(total) if wanted else None
-    try:
-        yield display
-    finally:
-        if display:
-            display.close()
-
-
-def _callbacks(
-    progress: bool | Callback | None, callback: Callback | Sequence[Callback]
-) -> list[Callback]:
-    """Return the functions to call after each iteration: `progress`, then those of `callback`.
-
-    `progress` is left out if it is True, False or None. Raises a ValueError for other values that
-    cannot be called.
-    """
-    found = list(callback) if isinstance(callback, Sequence) else [callback]
-    if progress is not None and not isinstance(progress, bool):
-        if not callable(progress):
-            raise ValueError(f"progress must be True, False or a function, got {progress!r}")
-        found.insert(0, progress)
-    for function in found:
-        if not callable(function):
-            raise ValueError(f"a callback is a function of (iteration, metrics), got {function!r}")
-    return found
-
-
-def _report(
-    iteration: int,
-    metrics: dict[str, np.ndarray],
-    display: Display | None,
-    callbacks: Sequence[Callback],
-) -> None:
-    """Show an iteration's metrics on the display, if there is one, and call the callbacks.
-
-    Each callback gets its own copy of the dictionary.
-    """
-    if display:
-        display.update(
-            iteration,
-            float(metrics["evaluations"][0]),
-            float(np.median(metrics["qd_score"])),
-            float(np.median(metrics["coverage"])),
-        )
-    for function in callbacks:
-        function(iteration, dict(metrics))
 
 
 def task_of(task: str | Task | Callable[[], Task]) -> Task:

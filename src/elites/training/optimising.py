@@ -30,6 +30,7 @@ def optimize(
     evaluations: int | None = None,
     progress: bool | Callback | None = None,
     callback: Callback | Sequence[Callback] = (),
+    log: str | Sequence[str] = (),
     hp: Hyperparameters | None = None,
     **hyperparameters: Value,
 ) -> Run:
@@ -58,5 +59,5 @@ def optimize(
         hyperparameters["grid"] = () if own else (max(2, round(_CELLS ** (1 / axes))),) * axes
     return train(
         task, algorithm, preset="vectors", seeds=seeds, evaluations=evaluations, progress=progress,
-        callback=callback, start_from=None, hp=hp, **hyperparameters,
+        callback=callback, log=log, start_from=None, hp=hp, **hyperparameters,
     )  # fmt: skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Generic
+from typing import Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ from elites.training.elites import Elite, Elites, checked_descriptor, checked_ob
 from elites.training.interpolating import Interpolated
 from elites.training.keys import reevaluation_keys, seed_keys
 from elites.training.seeds import Batched
+from elites.training.switching import Switcher, from_calibration, from_reevaluation, joined
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -105,6 +106,15 @@ class Source:
     """The argument `algorithm` of `train`."""
     start_from: str = ""
     """Directory of the run whose archive the run started from. Empty if there is none."""
+    logged: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Identities of the runs of W&B and MLflow that training was logged to, keyed by logger."""
+
+
+class Place(NamedTuple):
+    """Run directory and iteration that a run was loaded from."""
+
+    directory: Path
+    iteration: int
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -130,6 +140,8 @@ class Run(Generic[S]):
     """Settings that the run was trained with. None for a run that was loaded."""
     descriptor_names: tuple[str, ...] = dataclasses.field(default=(), repr=False)
     """Names of the descriptor axes. Empty if they are not known."""
+    place: Place | None = dataclasses.field(default=None, repr=False)
+    """Where the run was loaded from. None for a run that was trained in this process."""
 
     @functools.cached_property
     def best(self) -> int:
@@ -253,6 +265,25 @@ class Run(Generic[S]):
         keys = reevaluation_keys(seed_keys(self.seeds))
         return interpolating.interpolate(self._batched, self.archives, self.actors, keys, points)
 
+    def switcher(self, seed: int | None = None, calibrated: Calibrated | None = None) -> Switcher:
+        """Return a switcher between the elites and the actor, by what each is known to reach.
+
+        A loaded run takes the results from the tables of `elites evaluate`, with --interpolate too,
+        and of `elites calibrate`, if it has them for this checkpoint. Without those of `evaluate`,
+        elites and actor are evaluated again now. `calibrated` adds the requests of `calibrate`.
+        `seed` is the index of a seed, by default the one with the highest QD-score.
+        """
+        import elites  # the package knows where the tables are; training itself does not
+
+        index = self.best if seed is None else seed
+        result = self.seed(index)
+        known = elites.known_behaviours(self, index)
+        if known is None:
+            known = from_reevaluation(result.archive, self.reevaluate(), index)
+        if calibrated is not None:
+            known = joined(known, from_calibration(calibrated, index))
+        return Switcher(result.archive, result.actor, known)
+
     def save(
         self, directory: Path | str, *, task: str | None = None, algorithm: str | None = None
     ) -> Path:
@@ -269,7 +300,8 @@ class Run(Generic[S]):
 def named(metrics: Metrics) -> dict[str, np.ndarray]:
     """Return the metrics as NumPy arrays by name.
 
-    Entries of dictionaries get a dotted name, such as "added.ga" or "critic_loss.quality".
+    Entries of dictionaries get a dotted name, such as "added.ga" or "critic_loss.quality". Metrics
+    that an algorithm does not have are left out.
     """
     table = {}
     for name, value in metrics._asdict().items():
@@ -277,6 +309,6 @@ def named(metrics: Metrics) -> dict[str, np.ndarray]:
             table[name] = counter.value(value)
         elif isinstance(value, dict):
             table |= {f"{name}.{part}": np.asarray(v) for part, v in value.items()}
-        else:
+        elif value is not None:
             table[name] = np.asarray(value)
     return table

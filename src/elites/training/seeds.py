@@ -1,4 +1,4 @@
-"""Run an algorithm over a batch of seeds, with each of its stages compiled separately.
+"""Run an algorithm over a batch of seeds, with its stages compiled as `stages` says.
 
 Every array of a state gets the seeds as its first axis. Because the stages are separate, the
 rollouts that fill the archive and those that re-evaluate it run in the same executable.
@@ -11,7 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Generic, ParamSpec, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -25,38 +25,22 @@ from elites.core.evaluation import rows_outside
 from elites.core.reevaluation import Reevaluation
 from elites.core.types import Array, Evaluation, Request, Results
 from elites.training.keys import iteration_keys
+from elites.training.memory import keep_freed_memory
 from elites.training.outside import EvaluateOutside
 from elites.training.sizes import compiled_size, shapes_of, size_in_bytes
+from elites.training.stages import (
+    STAGES,
+    CompilerOptions,
+    concurrent_options,
+    is_one_program,
+    separated,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
-CompilerOptions = dict[str, bool | int | float | str]
-
 
 SEEDS = "seeds"
 """Name of the batch axis of all seeds, by which a stage can decide for all of them together."""
-
-
-class Stage(NamedTuple):
-    """Compilation options of one stage of an algorithm, such as `train` or `evaluate`."""
-
-    donate: bool = False
-    """Donate the state, its first argument: the replay buffer is then updated in place."""
-    concurrent: bool = False
-    """On a GPU, run independent kernels at the same time.
-
-    This speeds up training, which consists of thousands of small kernels.
-    """
-
-
-STAGES = {
-    "init": Stage(),
-    "first": Stage(),
-    "train": Stage(donate=True, concurrent=True),
-    "ask": Stage(),
-    "evaluate": Stage(),
-    "tell": Stage(donate=True),
-}
 
 
 class Batched(Generic[S]):
@@ -95,6 +79,10 @@ class Batched(Generic[S]):
                 for ask, tell, evaluations in algorithm.rounds
             ),
         )
+        self._whole: Callable[[S, Array], tuple[S, Metrics]] | None = None
+        if is_one_program(algorithm):
+            keep_freed_memory()
+            self._whole = self._stage("step", separated(algorithm).step)
         self._request_elites = self.over_seeds(
             functools.partial(reevaluation.request_elites, algorithm)
         )
@@ -139,7 +127,7 @@ class Batched(Generic[S]):
             mapped = jax.shard_map(
                 mapped, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
             )
-        options = self._options | (_concurrent_options() if concurrent else {})
+        options = self._options | (concurrent_options() if concurrent else {})
         return jax.jit(
             mapped, donate_argnums=(0,) if donate else (), compiler_options=options or None
         )
@@ -177,7 +165,7 @@ class Batched(Generic[S]):
         `keys` [seeds] come from `iteration_keys`. The input state is donated: do not use it
         afterwards.
         """
-        return self.compiled.step(state, keys)
+        return (self._whole or self.compiled.step)(state, keys)
 
     def shapes(self, keys: Array) -> S:
         """Return a state of all seeds with shapes and types in place of arrays.
@@ -303,6 +291,9 @@ class Batched(Generic[S]):
             sizes[-1] += size_in_bytes(evaluation)  # beside the policies
             return evaluation
 
+        if self._whole is not None:
+            shapes_after(self._whole, state, keys)
+            return max(sizes)
         state, _ = shapes_after(self.compiled.train, state, keys)
         for ask, tell, _ in self.compiled.rounds:
             request = shapes_after(ask, state, keys)
@@ -314,22 +305,6 @@ class Batched(Generic[S]):
     def _make_kernel_directory(self) -> None:
         if self._kernels is not None:
             self._kernels.mkdir(exist_ok=True)
-
-
-@functools.cache
-def _concurrent_options() -> CompilerOptions:
-    """Return the compiler options that let GPU kernels run concurrently.
-
-    Returns an empty dictionary without a GPU, or if the compiler does not know the options.
-    """
-    options: CompilerOptions = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
-    if jax.default_backend() != "gpu":
-        return {}
-    try:
-        jax.jit(lambda: jnp.zeros(()), compiler_options=options).lower().compile()
-    except jax.errors.JaxRuntimeError:
-        return {}
-    return options
 
 
 def devices_for(seeds: int) -> int:

@@ -181,7 +181,8 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
     The lists are fitness, descriptors, origin (number of the variation that made the elite) and
     born (iteration in which it was added). If that iteration was re-evaluated, descriptor errors
     and the actor's fitness are included. If the actor was measured between elites, its errors there
-    are `between_error`, also for empty cells.
+    are `between_error`, also for empty cells. If only some elites have kept their policies, `kept`
+    has their cells.
     """
     index = seed_index(run, seed)
     snapshot = _snapshot(run, iteration)
@@ -200,7 +201,9 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
     between = _between(run, iteration, seed, len(fitness))
     if between is not None:
         columns["between_error"] = between
-    return {name: to_lists(values) for name, values in columns.items()}
+    lists: dict[str, Any] = {name: to_lists(values) for name, values in columns.items()}
+    kept = directories.kept_cells(run)
+    return lists if kept is None else {**lists, "kept": kept}
 
 
 def _between(run: RunDirectory, iteration: int, seed: int, count: int) -> np.ndarray | None:

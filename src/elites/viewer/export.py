@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from elites.runs.directory import RunDirectory, write_text
+from elites.runs.reducing import spread
 from elites.viewer import data
 from elites.viewer.api import endpoints, page_files, to_json
 from elites.viewer.player import Player
@@ -110,23 +111,11 @@ def _thinned(iterations: list[int], most: int = 50) -> list[int]:
 
 
 def _spread(archive: dict[str, Any], count: int) -> list[int]:
-    """Choose up to `count` filled cells that are far apart, and return their sorted numbers.
-
-    The first choice is the cell with the highest fitness. Each further one is the cell that is
-    farthest from those chosen so far.
-    """
+    """Choose up to `count` cells with a policy that are far apart, and return their numbers."""
     fitness = np.array([np.nan if v is None else v for v in archive["fitness"]], float)
-    filled = np.flatnonzero(np.isfinite(fitness))
-    if not len(filled) or not count:
-        return []
-    places = np.array([archive["descriptors"][cell] for cell in filled], float)
-    places = (places - places.min(axis=0)) / np.maximum(np.ptp(places, axis=0), 1e-12)
-    chosen = [int(np.argmax(fitness[filled]))]
-    distance = np.linalg.norm(places - places[chosen[0]], axis=1)
-    while len(chosen) < min(count, len(filled)):
-        chosen.append(int(np.argmax(distance)))
-        distance = np.minimum(distance, np.linalg.norm(places - places[chosen[-1]], axis=1))
-    return sorted(int(filled[i]) for i in chosen)
+    kept = archive.get("kept", range(len(fitness)))
+    fitness[~np.isin(np.arange(len(fitness)), kept)] = np.nan
+    return sorted(spread(fitness, np.array(archive["descriptors"], float), count))
 
 
 def _page(responses: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from elites import references
 from elites.rendering import film, movie, shapes
 from elites.rendering.film import Take
+from elites.runs import reducing
 from elites.runs.directory import RunError
 from elites.tasks.scenes import Scene, scene_of
 from elites.tasks.task import Task
@@ -82,16 +83,11 @@ def cast(
 def spread(elites: Sequence[Elite], count: int) -> list[Elite]:
     """Return up to `count` elites that are far apart. The first is the fittest.
 
-    Each further one is the elite that is farthest from those chosen so far.
+    See `reducing.spread`.
     """
-    places = np.array([elite.descriptor for elite in elites], float)
-    places = (places - places.min(0)) / np.maximum(np.ptp(places, axis=0), 1e-12)
-    chosen = [int(np.argmax([elite.fitness for elite in elites]))]
-    distance = np.linalg.norm(places - places[chosen[0]], axis=1)
-    while len(chosen) < min(count, len(elites)):
-        chosen.append(int(np.argmax(distance)))
-        distance = np.minimum(distance, np.linalg.norm(places - places[chosen[-1]], axis=1))
-    return [elites[i] for i in chosen]
+    fitness = np.array([elite.fitness for elite in elites])
+    descriptors = np.array([elite.descriptor for elite in elites])
+    return [elites[i] for i in reducing.spread(fitness, descriptors, count)]
 
 
 class Film(NamedTuple):

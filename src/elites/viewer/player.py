@@ -13,6 +13,7 @@ import numpy as np
 from elites import references
 from elites.rendering import movie
 from elites.runs import checkpoint as checkpoints
+from elites.runs import directory as directories
 from elites.runs import saved
 from elites.runs.checkpoint import WEIGHTS, CheckpointError
 from elites.runs.directory import RunDirectory, RunError
@@ -135,7 +136,9 @@ class Player:
                     f"there is no cell {cell}. Cells are numbered 0 to {len(stored.fitness) - 1}"
                 )
             if not np.isfinite(stored.fitness[cell]):
-                raise NotFoundError(f"cell {cell} is empty: it has no elite")
+                kept = directories.kept_cells(self.run)
+                why = "is empty: it has no elite" if kept is None else "has no policy in this run"
+                raise NotFoundError(f"cell {cell} {why}")
             descriptor = stored.descriptors[cell]
             policy = RecordingRequest(
                 result.archive.algorithm.policy, stored.policies[cell], descriptor

@@ -4,8 +4,8 @@ import { $ } from "./dom.js";
 import { currentShade, offerColours, showLegend } from "./legend.js";
 import { createMap } from "./map.js";
 import { extent, formatNumber, formatPercent } from "./numbers.js";
-import { exported, get, playableCells } from "./requests.js";
-import { axisLabel, iteration, seed, state } from "./state.js";
+import { exported, get } from "./requests.js";
+import { axisLabel, iteration, markedCells, seed, state } from "./state.js";
 
 const CACHE_SIZE = 400;
 const cache = new Map(); // archives by seed, iteration and evaluation
@@ -30,7 +30,8 @@ function describeCell(cell) {
   const lines = [`cell ${cell}`, `fitness: ${formatNumber(archive.fitness[cell])}`];
   archive.descriptors[cell].forEach((value, i) => lines.push(`${axisLabel(i)}: ${formatNumber(value)}`));
   lines.push(`added by ${run.origins[archive.origin[cell]]} at iteration ${archive.born[cell]}`);
-  if (exported) lines.push(playableCells(seed(), iteration()).has(cell) ? "has a recording" : "has no recording");
+  const marked = markedCells();
+  if (marked) lines.push(`${marked.has(cell) ? "has a" : "has no"} ${exported ? "recording" : "policy in this run"}`);
   const error = archive.actor_error?.[cell] ?? null;
   if (error !== null) lines.push(`descriptor error of the distilled policy: ${formatNumber(error)}`);
   return lines.join("\n");
@@ -57,7 +58,7 @@ export async function showArchive() {
   state.archive = cache.get(key);
   showSummary(when);
   map.setArchive(state.archive);
-  map.setMarked(playableCells(seed(), when));
+  map.setMarked(markedCells());
   showTrajectories();
   offerColours();
   showColours();

@@ -3,8 +3,8 @@
 import { namedColour, viridis } from "./colours.js";
 import { $, createElement, fillSelect } from "./dom.js";
 import { extent, formatNumber } from "./numbers.js";
-import { exported, playableCells } from "./requests.js";
-import { iteration, seed, state } from "./state.js";
+import { exported } from "./requests.js";
+import { markedCells, state } from "./state.js";
 
 // Columns of an archive that can be shown as colours, and their titles.
 const TITLES = {
@@ -53,8 +53,8 @@ const isShown = (cell) => $("colour").value === "actor_rebinned" || state.archiv
 export function showLegend(shade) {
   const legend = $("legend");
   legend.replaceChildren(...(shade.kind === "name" ? nameItems(shade) : scaleItems(shade)));
-  if (exported && playableCells(seed(), iteration()).size) {
-    legend.append(createElement("span", "○ has a recording"));
+  if (markedCells()?.size) {
+    legend.append(createElement("span", exported ? "○ has a recording" : "○ has its policy in this run"));
   }
   if ($("colour").value !== state.colour) {
     const evaluated = state.run.evaluated_at;

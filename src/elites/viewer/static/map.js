@@ -21,7 +21,7 @@ export function createMap(canvas, tooltipElement, { onPick, onSelect, describe }
     axes: [0, 1], // the two axes that are shown
     passes: () => true, // whether a cell passes the filter
     selected: -1,
-    marked: null, // cells with a recording, in an exported page
+    marked: null, // cells that can be played, if not all of them can
     trajectories: [], // { colour, requested, reached, path }
     view: { zoom: 1, x: 0, y: 0 }, // visible part of the unit square
   };

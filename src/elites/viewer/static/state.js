@@ -1,6 +1,7 @@
 // State that the modules of the page share, and what is chosen in its controls.
 
 import { $ } from "./dom.js";
+import { exported, playableCells } from "./requests.js";
 
 export const state = {
   run: null, // description of the run
@@ -28,3 +29,13 @@ export const axisLabel = (i) => {
   const { name, unit } = state.run.axes[i];
   return unit ? `${name} (${unit})` : name;
 };
+
+/**
+ * Return the set of cells of the shown archive that can be played, which the map marks: in an
+ * exported page those with a recording, in a reduced run those with a policy. Returns null if every
+ * elite can be played.
+ */
+export function markedCells() {
+  if (exported) return playableCells(seed(), iteration());
+  return state.archive?.kept ? new Set(state.archive.kept) : null;
+}

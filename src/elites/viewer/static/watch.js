@@ -9,9 +9,9 @@ import { attempt, showMessage } from "./messages.js";
 import { formatNumber, formatVector } from "./numbers.js";
 import { enablePlayback, setFrames, startPlayback, stopPlayback } from "./playback.js";
 import { showRecording } from "./recordings.js";
-import { cancelRollout, exported, getRollout, playableCells } from "./requests.js";
+import { cancelRollout, exported, getRollout } from "./requests.js";
 import { frameBoth } from "./stages.js";
-import { iteration, seed, state } from "./state.js";
+import { iteration, markedCells, seed, state } from "./state.js";
 
 const SAME_DESCRIPTOR = "Distilled policy, same descriptor";
 const noActor = () => `${state.run.algorithm} trains no policy that takes a descriptor.`;
@@ -22,14 +22,17 @@ const noActor = () => `${state.run.algorithm} trains no policy that takes a desc
  */
 export function pick(cell, values) {
   if (!canPlay()) return selectIfAny(cell);
-  if (exported && !playableCells(seed(), iteration()).has(cell)) {
+  const hasPolicy = markedCells()?.has(cell) ?? true;
+  if (exported && !hasPolicy) {
     selectIfAny(cell);
     return showMessage("This is an exported page. It contains recordings of the marked cells only.");
   }
-  if (cell >= 0 && !clickRequests() && state.archive.fitness[cell] !== null) return watch(cell);
+  const filled = cell >= 0 && state.archive.fitness[cell] !== null;
+  if (filled && hasPolicy && !clickRequests()) return watch(cell);
   if (!state.run.actor_conditioned) {
     selectIfAny(cell);
-    return showMessage(cell >= 0 ? `Cell ${cell} is empty, and ${noActor()}` : noActor());
+    const why = filled ? "has no policy in this run" : "is empty";
+    return showMessage(cell >= 0 ? `Cell ${cell} ${why}, and ${noActor()}` : noActor());
   }
   writeDescriptor(values);
   return requestDescriptor();

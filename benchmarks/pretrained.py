@@ -1,0 +1,258 @@
+"""Make the trained models that come with elites, and measure them on this machine.
+
+    elites pack RUN --elites 64 --output NAME.zip          # from a run directory
+    python benchmarks/pretrained.py assemble ELITES.npz TABLES NAME.zip --elites 64
+    python benchmarks/pretrained.py precision NAME.zip     # half against single precision
+    python benchmarks/pretrained.py index                  # writes the index of all shipped models
+
+`assemble` is for a run whose checkpoint is gone. `TABLES` has its other files, such as config.json,
+and `ELITES.npz` the arrays `seed`, `cells`, `policies` and `actor`, with the elites in the order of
+their choice. `precision` prints a JSON line, and `index` re-evaluates every model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import elites
+from elites import files
+from elites.core import archive as archives
+from elites.core import distances, networks
+from elites.core.algorithm import Algorithm
+from elites.runs import directory as directories
+from elites.runs import downloading, environment, evaluation, job, logs, reducing, sharing
+from elites.runs.directory import FACTS, RunDirectory
+from elites.runs.pretrained import INDEX, SHIPPED
+from elites.runs.reducing import Excerpt
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    made = commands.add_parser("assemble")
+    made.add_argument("elites", type=Path)
+    made.add_argument("tables", type=Path)
+    made.add_argument("output", type=Path)
+    made.add_argument("--elites", type=int, default=64, dest="count")
+    commands.add_parser("precision").add_argument("model", type=Path)
+    commands.add_parser("index")
+    options = parser.parse_args()
+    if options.command == "assemble":
+        assemble(options.elites, options.tables, options.output, options.count)
+    elif options.command == "precision":
+        print(json.dumps(precision(options.model)))
+    else:
+        found = {path.stem: described(path) for path in sorted(SHIPPED.glob("*.zip"))}
+        directories.write_json(SHIPPED / INDEX, {"format": 1, "models": found})
+
+
+# ---------------------------------------------------------------------------------------- assemble
+
+
+def assemble(elites_file: Path, tables: Path, output: Path, count: int) -> None:
+    """Write a packed model from some elites, an actor and the tables of their run."""
+    run, kept = RunDirectory(tables), np.load(elites_file)
+    seed = int(kept["seed"])
+    built = job.build(run.config(), run)
+    weights = archive_of(run, built.algorithm, seed)
+    (actor,) = [n for n in built.names if job.is_weight(n) and n.startswith("learners.")]
+    weights[actor] = kept["actor"][None]
+    policies = np.zeros((1, built.algorithm.cells, built.algorithm.policy.size), np.float32)
+    chosen = slice(count)
+    policies[0, kept["cells"][chosen]] = kept["policies"][chosen]
+    for name in ("fitness", "descriptors"):  # the table and the file are of the same archive
+        assert np.array_equal(
+            weights[f"archive.{name}"][0, kept["cells"]], kept[name].astype(np.float32)
+        )
+    weights["archive.policies"] = policies
+    iteration = evaluation.iteration_of(run.evaluation)
+    assert iteration is not None
+    cells = sorted(map(int, kept["cells"][chosen]))
+    with tempfile.TemporaryDirectory() as folder:
+        place = RunDirectory(Path(folder))
+        reducing.write(run, Excerpt(seed, iteration, weights, cells), place, information(run))
+        sharing.pack_small(place, output)
+
+
+def archive_of(run: RunDirectory, algorithm: Algorithm, seed: int) -> dict[str, np.ndarray]:
+    """Return the arrays [1, ...] of a seed's archive, except policies, from the table of cells."""
+    size = algorithm.problem.descriptor_size
+    table = evaluation.read_cells(run.evaluation, algorithm.cells, size)
+    rows = table["seed"] == seed
+    cells = table["cell"][rows].astype(int)
+    empty = jax.tree.map(np.array, archives.empty(algorithm.centroids(), 0))
+
+    def columns(name: str) -> np.ndarray:
+        """Return columns of the table that belong together as an array [n, D]."""
+        numbered = evaluation.numbered(name, size)
+        return np.stack([table[column][rows] for column in numbered], -1).astype(np.float32)
+
+    assert np.array_equal(columns("centroid"), empty.centroids[cells])
+    origins = files.read_record(run / FACTS, {})["origins"]
+    filled = {
+        "fitness": table["fitness"][rows],
+        "descriptors": columns("descriptor"),
+        "origin": [origins.index(name) for name in table["origin"][rows]],
+        "born": table["born"][rows],
+        "centroids": empty.centroids[cells],
+    }
+    arrays = {}
+    for name, values in filled.items():
+        array = getattr(empty, name)
+        array[cells] = values
+        arrays[f"archive.{name}"] = array[None]
+    return arrays
+
+
+def information(run: RunDirectory) -> dict[str, Any]:
+    """Return what the run saved with its checkpoint: its time, and when it was re-evaluated."""
+    seconds = float(logs.metrics(run)["seconds"][-1, 0])
+    again = logs.read_table(run / directories.REEVALUATIONS, ("iteration",))["iteration"]
+    return {"seconds": seconds, "reevaluated": sorted(set(map(int, again)))}
+
+
+# ----------------------------------------------------------------------------------------- measure
+
+
+def unpacked(model: Path, folder: str) -> tuple[RunDirectory, elites.Run]:
+    """Unpack a model below a folder, and return its run directory and the loaded run."""
+    run = sharing.unpack(model, Path(folder) / "run")
+    return run, elites.load(run.path)
+
+
+def described(model: Path) -> dict[str, Any]:
+    """Return the entry of a packed model in the index."""
+    with tempfile.TemporaryDirectory() as folder:
+        run, loaded = unpacked(model, folder)
+        config, metrics = run.config(), evaluation.read_metrics(run.evaluation)
+        total = {name: float(values[0]) for name, values in metrics.items()}
+        evaluations = int(logs.metrics(run)["evaluations"][-1, 0])
+        device = environment.read_sessions(run)[-1]["device"]
+        cells = int((np.isfinite(recorded(run)["fitness"])).sum())
+        figures = scores(loaded, *rollouts(loaded))
+        before = scores(loaded, *recorded_rollouts(run, loaded))
+    return {
+        "file": model.name,
+        "sha256": downloading.checksum(model),
+        "bytes": model.stat().st_size,
+        "task": config.task,
+        "algorithm": config.algorithm,
+        "evaluations": evaluations,
+        "seed": config.first_seed,
+        "elites": len(loaded.archive),
+        "cells": cells,
+        "device": device,
+        "recorded": {"qd_score": total["qd_score"], "coverage": total["coverage"], **before},
+        "on_cpu": figures,
+    }
+
+
+def precision(model: Path) -> dict[str, Any]:
+    """Return scores of a model as it is and rounded to half precision, beside the recorded ones.
+
+    Also returns how far apart the two precisions are, elite by elite.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        run, loaded = unpacked(model, folder)
+        single, half = rollouts(loaded), rollouts(loaded, rounded=True)
+        before = recorded_rollouts(run, loaded)
+    weights = loaded.algorithm.problem.weights
+    apart = {
+        name: spread(distances.between(jnp.asarray(a[1]), jnp.asarray(b[1]), weights))
+        for name, a, b in zip(("elites", "actor"), single, half, strict=True)
+    }
+    return {
+        "benchmark": "precision",
+        "model": model.stem,
+        "device": jax.local_devices()[0].device_kind,
+        "recorded": scores(loaded, *before),
+        "float32": scores(loaded, *single),
+        "float16": scores(loaded, *half),
+        "float16_from_float32": apart,
+    }
+
+
+Rollouts = tuple[np.ndarray, np.ndarray]  # fitness [n], descriptors [n, D]
+
+
+def rollouts(run: elites.Run, rounded: bool = False) -> tuple[Rollouts, Rollouts]:
+    """Return an episode of every elite, and of the actor at every elite's descriptor."""
+    algorithm, actor, problem = run.algorithm, run.actor, run.algorithm.problem
+    assert actor is not None
+    assert algorithm.main_td3 is not None
+
+    def change(parameters: np.ndarray) -> np.ndarray:
+        return parameters.astype(np.float16).astype(np.float32) if rounded else parameters
+
+    condition = problem.normalise(jnp.asarray(run.archive.descriptors))
+    parameters = jnp.asarray(change(actor.parameters))
+    folded = networks.fold(algorithm.main_td3.actor, parameters, condition)
+
+    @jax.jit
+    def episodes(policies):
+        layers = networks.unflatten(algorithm.policy, policies)
+        keys = jax.random.split(jax.random.key(0), len(policies))
+        found = problem.rollout(lambda o: networks.apply_each(algorithm.policy, layers, o), keys)
+        return found.fitness, found.descriptors
+
+    def run_all(policies) -> Rollouts:
+        fitness, descriptors = episodes(jnp.asarray(policies))
+        return np.asarray(fitness), np.asarray(descriptors)
+
+    return run_all(change(run.archive.policies)), run_all(folded)
+
+
+def recorded(run: RunDirectory) -> dict[str, np.ndarray]:
+    """Return the table of all cells that training wrote."""
+    config, facts = run.config(), directories.read_facts(run)
+    return evaluation.read_cells(run.evaluation, config.hp.cell_count, len(facts["descriptor_low"]))
+
+
+def recorded_rollouts(run: RunDirectory, loaded: elites.Run) -> tuple[Rollouts, Rollouts]:
+    """Return the results of `rollouts` as training recorded them."""
+    table, size = recorded(run), loaded.algorithm.problem.descriptor_size
+    rows = np.searchsorted(table["cell"], loaded.archive.cells)
+
+    def of(kind: str) -> Rollouts:
+        columns = [table[name][rows] for name in evaluation.numbered(f"{kind}descriptor", size)]
+        return table[f"{kind}fitness"][rows], np.stack(columns, -1).astype(np.float32)
+
+    return of("reevaluated_"), of("actor_")
+
+
+def scores(run: elites.Run, elite: Rollouts, actor: Rollouts) -> dict[str, float]:
+    """Return mean fitness, mean and median descriptor error, and hit cells, of both."""
+    wanted, algorithm = run.archive.descriptors, run.algorithm
+    found: dict[str, float] = {}
+    for name, (fitness, descriptors) in (("elite", elite), ("actor", actor)):
+        reached = jnp.asarray(descriptors)
+        errors = distances.between(reached, jnp.asarray(wanted), algorithm.problem.weights)
+        hit = algorithm.division.index(algorithm.centroids(), reached) == run.archive.cells
+        found |= {
+            f"{name}_fitness": round(float(fitness.mean()), 2),
+            f"{name}_error": round(float(errors.mean()), 4),
+            f"{name}_median_error": round(float(np.median(errors)), 4),
+            f"{name}_hits": round(float(hit.mean()), 4),
+        }
+    return found
+
+
+def spread(values: Any) -> dict[str, float]:
+    """Return the mean, median and largest of some numbers."""
+    return {
+        "mean": round(float(np.mean(values)), 4),
+        "median": round(float(np.median(values)), 4),
+        "largest": round(float(np.max(values)), 4),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+"""Sections of the results page, as Markdown: tables of recorded results, tests and claims."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from elites.study.groups import Group, Results
+from elites.study.markup import p_text
+from elites.study.recorded import NEAR, Recording
+from elites.study.statistics import Corrected
+from elites.words import counted, duration, listed, ranges, spans
+from results_claims import claims
+from results_data import (
+    FOLDER,
+    FULL,
+    MISSING,
+    PAPER_METRICS,
+    RELEASED,
+    ROOT,
+    TITLES,
+    Data,
+    Pair,
+    against,
+    compared,
+    corrected,
+    last,
+    levels,
+    pair,
+    published,
+    reevaluated,
+    table,
+)
+
+
+def spread(values: np.ndarray, scale: float = 1.0, digits: str = ".2f") -> str:
+    """Return the median and the quartiles of values over seeds, divided by `scale`, as text."""
+    known = values[np.isfinite(values)] / scale
+    if not len(known):
+        return ""
+    low, middle, high = (format(x, digits) for x in np.quantile(known, (0.25, 0.5, 0.75)))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def code(label: str) -> str:
+    """Return the label of an algorithm with its name as code: `dcrl_me`, discount 0.9."""
+    name, comma, settings = label.partition(",")
+    return f"`{name}`{comma}{settings}"
+
+
+# ------------------------------------------------------------------------------ the paper's table
+
+
+def paper(data: Data) -> str:
+    """Return the paper's table for DCG-MAP-Elites, with ours beside it."""
+    names = ("dcg_me", "progress_me")
+    rows = []
+    for task, title in TITLES.items():
+        groups = [data.full.find(task, name) for name in names]
+        rows.append(["**" + title + "**", "20 seeds, 1,000,000", *(_extent(g) for g in groups)])
+        for text, metric, index, scale in PAPER_METRICS:
+            ours = [_value(data, group, metric, scale) for group in groups]
+            known = "" if index is None else f"{published(task, index) / scale:.3g}"
+            rows.append([text, known, *ours])
+    return table(["", "paper", *(f"`{name}`" for name in names)], rows)
+
+
+def _extent(group: Group | None) -> str:
+    """Return the number of seeds and evaluations of a group as text."""
+    if group is None or not group.curves:
+        return MISSING
+    end = last(group)
+    text = f"{counted(len(group.seeds), 'seed')}, {end:,}"
+    return text if end >= FULL * (1 - NEAR) else f"{text}, stopped"
+
+
+def _value(data: Data, group: Group | None, metric: str, scale: float) -> str:
+    """Return a metric of a group at its end, as text. Empty if the group has no values."""
+    if group is None or not group.curves:
+        return ""
+    if metric in group.curves:
+        digits = {"coverage": ".1f", "max_fitness": ",.0f"}.get(metric, ".2f")
+        return spread(group.curves[metric][-1], scale, digits)
+    digits = ".2f" if scale > 1 else ".3g"
+    return spread(reevaluated(data, group, metric, FULL), scale, digits)
+
+
+def million(data: Data) -> str:
+    """Return the state of the paper's experiment, for the table of README.md."""
+    parts = []
+    for task, title in TITLES.items():
+        group = data.full.find(task, "dcg_me")
+        if group is None or not group.curves:
+            parts.append(f"{title} {MISSING}")
+            continue
+        score = np.median(group.curves["qd_score"][-1]) / 1e5
+        text = f"{title} {score:.1f}e5 ({published(task, 0) / 1e5:.1f}e5)"
+        if last(group) < FULL * (1 - NEAR):
+            text += f", stopped after {last(group):,}"
+        parts.append(f"{text}, {len(group.seeds)} seeds")
+    return "; ".join(parts)
+
+
+# --------------------------------------------------------------------------------- the comparison
+
+
+def comparison(data: Data, task: str) -> str:
+    """Return a table of all algorithms on one task, up to the plan's budget."""
+    header = ["algorithm", "seeds", "evaluations", "QD-score, 1e5", "coverage, %",
+              "maximum fitness", "policy: QD-score, 1e5", "policy: error"]  # fmt: skip
+    rows = [_comparison_row(data, group) for group in compared(data, task)]
+    done = [row for row in rows if row[1] != MISSING]
+    absent = [row[0] for row in rows if row[1] == MISSING]
+    return f"{table(header, done)}{_absent(absent)}"
+
+
+def _absent(labels: Sequence[str]) -> str:
+    """Return a paragraph that names algorithms without results, or "" if there are none."""
+    text = textwrap.fill(f"Not run yet: {', '.join(labels)}.", 110, break_on_hyphens=False)
+    return f"\n\n{text}" if labels else ""
+
+
+def _comparison_row(data: Data, group: Group) -> list[str]:
+    """Return the row of an algorithm in the table of a task."""
+    label = code(group.label)
+    if not group.curves:
+        return [label, MISSING]
+    scores, coverage, fitness = (
+        group.curves[name][-1] for name in ("qd_score", "coverage", "max_fitness")
+    )
+    budget = max(group.budgets)
+    end = f"{last(group):,}"
+    return [
+        label,
+        spans(ranges(group.seeds)),
+        end if last(group) >= budget * (1 - NEAR) else f"{end}, stopped",
+        spread(scores, 1e5),
+        spread(100 * coverage, digits=".1f"),
+        spread(fitness, digits=",.0f"),
+        spread(reevaluated(data, group, "actor_qd_score", budget), 1e5),
+        spread(reevaluated(data, group, "actor_descriptor_error", budget), digits=".3g"),
+    ]
+
+
+def archives(data: Data) -> str:
+    """Return the images of archives, for the tasks whose tables of cells were recorded."""
+    tasks = [task for task in TITLES if any(g.archive for g in compared(data, task))]
+    images = [
+        f"![Archives on {TITLES[task]}: cells coloured by fitness, for each algorithm]"
+        f"(images/results_archives_{task}.png)"
+        for task in tasks
+    ]
+    missing = [title for task, title in TITLES.items() if task not in tasks]
+    text = textwrap.fill(f"No table of cells has been recorded on {listed(missing)}.", 110)
+    return "\n\n".join([*images, *([text] if missing else [])])
+
+
+def released(data: Data) -> str:
+    """Return a table of our seeds beside one seed of the code that the authors released."""
+    rows = []
+    for task, name, iteration, score, coverage in RELEASED:
+        ours, cells = _at_iteration(data, task, name, iteration)
+        rows.append(
+            [TITLES[task], f"`{name}`", str(iteration), f"{score:g}", f"{coverage}",
+             f"{np.median(ours) / 1e5:.2f} ({ours.min() / 1e5:.2f} to {ours.max() / 1e5:.2f})",
+             f"{100 * np.median(cells):.0f} ({100 * cells.min():.0f} to {100 * cells.max():.0f})",
+             str(len(ours))]
+        )  # fmt: skip
+    header = ["task", "algorithm", "iteration", "released: QD-score, 1e5", "coverage, %",
+              "elites: QD-score, 1e5", "coverage, %", "seeds"]  # fmt: skip
+    return table(header, rows)
+
+
+def _at_iteration(data: Data, task: str, name: str, iteration: int) -> list[np.ndarray]:
+    """Return QD-score and coverage [seeds] of all seeds that have a row of an iteration."""
+    found: dict[int, tuple[float, float]] = {}
+    own = [r for r in data.recordings if r.task == task and r.label == name]
+    for recording in sorted(own, key=lambda r: r.metrics["evaluations"][-1, 0]):  # longest last
+        rows = np.flatnonzero(recording.metrics["iteration"][:, 0] == iteration)
+        for i, seed in enumerate(recording.seeds if len(rows) else ()):
+            at = (recording.metrics[metric][rows[0], i] for metric in ("qd_score", "coverage"))
+            found[seed] = (next(at), next(at))
+    return [np.array(column) for column in zip(*found.values(), strict=True)]
+
+
+# ------------------------------------------------------------------------------------------- tests
+
+
+def tests(results: Results, most: float, reference: str) -> str:
+    """Return a table of rank-sum tests of an algorithm against all others, by QD-score.
+
+    Comparisons after at most `most` evaluations are left out.
+    """
+    found = corrected(against(results, reference, "qd_score", most))
+    if not found:
+        return "No comparison has more evaluations than those of the table above."
+    found.sort(key=lambda entry: list(TITLES).index(entry[0].task))
+    header = ["task", f"`{reference}` against", "evaluations", "seeds", "medians, 1e5", "p",
+              "Bonferroni", "Holm", f"`{reference}` above"]  # fmt: skip
+    rows = [_test_row(one, entry) for one, entry in found]
+    return f"{table(header, rows)}\n\n{_families(reference, [entry for _, entry in found])}"
+
+
+def _test_row(one: Pair, entry: Corrected) -> list[str]:
+    """Return the row of a comparison in the table of tests."""
+    medians = " and ".join(f"{np.median(values) / 1e5:.2f}" for values in (one.first, one.second))
+    return [
+        TITLES[one.task], code(one.comparison.second), f"{one.evaluations:,.0f}",
+        f"{len(one.first)} and {len(one.second)}", medians, p_text(one.comparison.p),
+        p_text(entry.bonferroni), p_text(entry.holm), f"{one.comparison.superiority:.2f}",
+    ]  # fmt: skip
+
+
+def _families(reference: str, found: Sequence[Corrected]) -> str:
+    """Return a sentence on the families of comparisons that p-values are corrected for."""
+    texts = []
+    for kind in dict.fromkeys(entry.kind for entry in found):
+        size = next(entry.family for entry in found if entry.kind == kind)
+        texts.append(f"{counted(size, 'comparison')} with {kind}")
+    return textwrap.fill(f"Families of `{reference}`: {' and '.join(texts)}.", 110)
+
+
+# ------------------------------------------------------------------------------------- related work
+
+
+def related(data: Data) -> str:
+    """Return a table of the algorithms of the paper's related work on Ant-Omni."""
+    groups = [group for group in data.related.of("ant_omni") if group.planned]
+    done = [group for group in groups if group.curves]
+    pairs = [pair(data.related, g.task, "pga_me", g.label, "qd_score") for g in done]
+    tested = corrected([one for one in pairs if one and one.comparison.second != "pga_me"])
+    cells = {
+        one.comparison.second: [p_text(entry.holm), f"{one.evaluations:,.0f}"]
+        for one, entry in tested
+    }
+    rows = [[*_comparison_row(data, g)[:6], *cells.get(g.label, ["", ""])] for g in done]
+    header = ["algorithm", "seeds", "evaluations", "QD-score, 1e5", "coverage, %",
+              "maximum fitness", "p against `pga_me`, Holm", "after"]  # fmt: skip
+    absent = _absent([code(g.label) for g in groups if not g.curves])
+    return f"{table(header, rows)}{_too_few([entry for _, entry in tested])}{absent}"
+
+
+def _too_few(found: Sequence[Corrected]) -> str:
+    """Return a paragraph that says that no test can be significant, or "" if one can be."""
+    least = min((entry.comparison.smallest for entry in found), default=0.0)
+    possible = least * len(found)
+    if possible <= 0.05:
+        return ""
+    text = (
+        f"There are too few seeds to tell: the smallest possible p is {p_text(least)}, or "
+        f"{p_text(min(possible, 1.0))} after the correction."
+    )
+    return f"\n\n{textwrap.fill(text, 110)}"
+
+
+# ---------------------------------------------------------------------------------------- the files
+
+
+def files(data: Data) -> str:
+    """Return a table of the files behind the page: seeds, evaluations, time and versions."""
+    rows = [
+        [f"[`{r.path.relative_to(FOLDER)}`](results/{r.path.relative_to(FOLDER)})",
+         str(len(r.seeds)), f"{r.metrics['evaluations'][-1, 0]:,.0f}",
+         duration(float(r.metrics["seconds"][-1].max())), _versions(r)]
+        for r in data.recordings
+    ]  # fmt: skip
+    total = sum(float(r.metrics["seconds"][-1].max()) for r in data.recordings)
+    header = ["table", "seeds", "evaluations", "time", "versions"]
+    text = f"The times add up to {duration(total)}."
+    return f"{table(header, rows)}\n\n{text}"
+
+
+def _versions(recording: Recording) -> str:
+    """Return the versions and the device of a recorded run, from the file beside its table."""
+    path = recording.path.with_suffix(".environment.json")
+    if not path.exists():
+        return ""
+    last_session = json.loads(path.read_text("utf-8"))[-1]
+    names = [f"{name} {last_session[name]}" for name in ("elites", "jax") if name in last_session]
+    return ", ".join([*names, str(last_session.get("device", ""))])
+
+
+def page(data: Data) -> dict[Path, dict[str, str]]:
+    """Return all sections that are written, by file and by name."""
+    docs = ROOT / "docs"
+    tasks = {f"comparison {task}": comparison(data, task) for task in TITLES}
+    on_page = {
+        "million": textwrap.fill(million(data), 110, break_on_hyphens=False) + ".",
+        "paper": paper(data),
+        **tasks,
+        **{f"tests {i}": tests(*level, "dcg_me") for i, level in enumerate(levels(data), start=1)},
+        "archives": archives(data),
+        "claims": claims(data),
+        "related": related(data),
+        "released": released(data),
+        "files": files(data),
+    }
+    return {
+        docs / "results.md": on_page,
+        docs / "pbt-and-dns.md": {"related": on_page["related"]},
+        docs / "cma.md": {"related": on_page["related"]},
+        ROOT / "README.md": {"million": million(data)},
+    }

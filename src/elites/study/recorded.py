@@ -1,0 +1,219 @@
+"""Recorded tables: results of runs that are kept without the run directories.
+
+    plan.toml                                           the plan that they belong to
+    TASK/ALGORITHM[.SETTING...].seeds_A-B[.BUDGET].csv  metrics.csv of a run
+    TASK/....reevaluations.csv                          its reevaluations.csv
+    TASK/....cells.csv                                  its evaluation/cells.csv
+
+Tables of other kinds have other words before `.csv`, and are not read here. A setting is a
+hyperparameter that differs from the plan's, as in `dcrl_me.discount_0.9.seeds_100-105.csv`. The
+budget, as in `1M`, is only needed to tell two tables of the same seeds apart. Rows may be thinned
+out, to every tenth iteration for example.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from elites.core.hyperparameters import Hyperparameters
+from elites.files import RunError
+from elites.names import short_name
+from elites.runs import logs
+from elites.study import plan as plans
+from elites.study.groups import Columns, SeedResults, distinct
+
+PLAN = "plan.toml"
+NEAR = 0.01
+"""Share of a budget by which a number of evaluations may miss it, and still counts as equal.
+
+Iterations of different algorithms have different numbers of evaluations, and tables are thinned
+out.
+"""
+FEW = 4
+"""Number of seeds that are enough to leave out those that were stopped earlier."""
+_NAME = re.compile(
+    r"(?P<algorithm>\w+)(?P<settings>(\.[a-z_]+_[\w.+-]*?)*)\.seeds_(?P<first>\d+)-(?P<last>\d+)"
+    r"(\.(?P<budget>\d+[kM]))?"
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recording:
+    """Recorded tables of one run."""
+
+    path: Path
+    task: str
+    label: str
+    """Name of the algorithm, with its settings, such as "dcrl_me, discount 0.9"."""
+    metrics: Columns
+    """Arrays [n, seeds], keyed by column."""
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of the run."""
+        return [int(seed) for seed in self.metrics["seed"][0]]
+
+    def table(self, kind: str) -> Path:
+        """Return the path of another table of the run, such as its `cells`. It may not exist."""
+        return self.path.with_name(f"{self.path.name.removesuffix('.csv')}.{kind}.csv")
+
+    @functools.cached_property
+    def reevaluations(self) -> Columns:
+        """Arrays [n, seeds] of the re-evaluations of archive and actor, empty if there are none."""
+        path = self.table("reevaluations")
+        return logs.read_metrics(path, len(self.seeds)) if path.exists() else {}
+
+    def part(self, budget: int) -> SeedResults:
+        """Return the results of the run up to a budget of evaluations.
+
+        They are final if the run has reached the budget. Then the metrics of the last re-evaluation
+        are among them, if it was made near the end.
+        """
+        spent = self.metrics["evaluations"][:, 0]
+        kept = spent <= budget * (1 + NEAR)
+        curves = {name: values[kept] for name, values in self.metrics.items()}
+        if not kept.any() or spent[kept][-1] < budget * (1 - NEAR):
+            return SeedResults(self.seeds, curves if kept.any() else {})
+        final = {name: values[-1] for name, values in curves.items()}
+        return SeedResults(
+            self.seeds, curves, {**final, **self._reevaluated(final["evaluations"][0])}
+        )
+
+    def _reevaluated(self, evaluations: float) -> Columns:
+        """Return the metrics [seeds] of a re-evaluation near a number of evaluations, if any."""
+        table = self.reevaluations
+        if not len(table.get("evaluations", ())):
+            return {}
+        spent = table["evaluations"][:, 0]
+        nearest = int(np.abs(spent - evaluations).argmin())
+        if abs(spent[nearest] - evaluations) > NEAR * evaluations:
+            return {}
+        return {name: values[nearest] for name, values in table.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """Folder of recorded tables, with their plan."""
+
+    path: Path
+    file: str = PLAN
+    """Name of the plan's file."""
+    evaluations: int | None = None
+    """Budget up to which the tables are read. None means that of the plan."""
+
+    @property
+    def report(self) -> Path:
+        """Folder with the report page and its figures."""
+        return self.path / "report"
+
+    def exists(self) -> bool:
+        """Return whether the directory is such a folder, that is, whether it has a plan."""
+        return (self.path / self.file).is_file()
+
+    def plan(self) -> plans.Plan:
+        """Read the plan of the folder and return it."""
+        plan = plans.read(str(self.path / self.file))
+        budget = self.evaluations or plan.evaluations
+        return dataclasses.replace(plan, evaluations=budget)
+
+    def read(self, problems: list[str]) -> list[Recording]:
+        """Read all recorded runs of the plan's tasks.
+
+        Messages about damaged tables are appended to `problems`.
+        """
+        tasks = [short_name(task) for task in self.plan().tasks]
+        found = []
+        for path in sorted(path for task in tasks for path in (self.path / task).glob("*.csv")):
+            match = _NAME.fullmatch(path.name.removesuffix(".csv"))
+            if match is None:
+                continue
+            try:
+                found.append(_read(path, match))
+            except (RunError, OSError) as error:
+                problems.append(str(error))
+        return found
+
+
+def _read(path: Path, match: re.Match[str]) -> Recording:
+    """Read a table of metrics. `match` has the parts of its name."""
+    seeds = range(int(match["first"]), int(match["last"]) + 1)
+    metrics = logs.read_metrics(path, len(seeds), logs.SHOWN)
+    if not len(metrics["seed"]) or metrics["seed"][0].tolist() != list(seeds):
+        raise RunError(f"{path}: does not have the seeds {seeds[0]} to {seeds[-1]} of its name")
+    settings = re.split(r"\.(?=[a-z])", match["settings"])[1:]
+    label = ", ".join([match["algorithm"], *(text.replace("_", " ") for text in settings)])
+    return Recording(path, path.parent.name, label, metrics)
+
+
+def stem(algorithm: str, seeds: range, settings: Sequence[str] = (), budget: str = "") -> str:
+    """Return the name of a run's tables, without the kind and `.csv`."""
+    parts = [algorithm, *settings, f"seeds_{seeds[0]}-{seeds[-1]}", budget]
+    return ".".join(filter(None, parts))
+
+
+def parts_for(recordings: Sequence[Recording], budget: int) -> list[SeedResults]:
+    """Return the results of recorded runs of one algorithm on one task, up to a budget.
+
+    Every seed occurs once, from the longest table that has it. Curves are compared where all seeds
+    have them, so a seed that was stopped early would shorten all. Such seeds are left out if at
+    least `FEW` others remain.
+    """
+    order = sorted(recordings, key=lambda r: -r.metrics["evaluations"][-1, 0])
+    parts = distinct([recording.part(budget) for recording in order])
+    lengths = sorted((part.last for part in parts for _ in part.seeds), reverse=True)
+    if len(lengths) <= FEW:
+        return parts
+    return [part for part in parts if part.last >= lengths[FEW - 1] * (1 - NEAR)]
+
+
+class Archive(NamedTuple):
+    """Recorded archive of one seed, without policies."""
+
+    facts: dict[str, Any]  # of the task, as far as figures need them
+    arrays: dict[str, np.ndarray]  # as in `Group.archive`
+    seed: int
+
+
+def archive(recording: Recording, hp: Hyperparameters) -> Archive | None:
+    """Return the archive of the seed with the highest QD-score, from the table of cells.
+
+    `hp` are the hyperparameters of the plan. Returns None if there is no table of cells, or if its
+    cells are a grid or come from a file. Loads JAX.
+    """
+    path = recording.table("cells")
+    if not path.exists() or hp.grid or hp.centroids_file:
+        return None
+    from elites import tasks
+    from elites.core.centroids import box_centroids
+
+    task = tasks.make(recording.task)
+    size = len(task.descriptor_low)
+    names = [f"descriptor_{i}" for i in range(size)]
+    table = logs.read_table(path, ("seed", "cell", "fitness", *names))
+    count = hp.cells
+    if not len(table["cell"]) or table["cell"].max() >= count:
+        raise RunError(f"{path}: its cells are not those of an archive with {count} cells")
+    scores = {s: table["fitness"][table["seed"] == s].sum() for s in np.unique(table["seed"])}
+    seed = max(scores, key=lambda s: scores[s])
+    mine = table["seed"] == seed
+    cells = table["cell"][mine].astype(int)
+    fitness, descriptors = np.full((1, count), -np.inf), np.zeros((1, count, size))
+    fitness[0, cells] = table["fitness"][mine]
+    descriptors[0, cells] = np.stack([table[name][mine] for name in names], axis=1)
+    low, high = tuple(map(float, task.descriptor_low)), tuple(map(float, task.descriptor_high))
+    facts = {
+        "descriptor_low": list(low),
+        "descriptor_high": list(high),
+        "descriptor_names": list(task.descriptor_names),
+        "descriptor_units": list(task.descriptor_units),
+    }
+    centroids = np.asarray(box_centroids(low, high, count))
+    found = {"fitness": fitness, "descriptors": descriptors, "centroids": centroids}
+    return Archive(facts, found, int(seed))

@@ -1,0 +1,100 @@
+"""Start a study: on this machine, whose GPUs its runs may share, or on a Ray cluster. Loads JAX."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from elites.output import say
+from elites.runs import lock
+from elites.study import devices, expectation, mps, preparing, scheduler
+from elites.study.engines import LocalEngine
+from elites.study.packing import Packing, Wish
+from elites.study.plan import Part, Plan
+from elites.study.preparing import Prepared
+from elites.study.scheduler import Result
+from elites.study.study import Study, first_items, open_study, split_for
+from elites.study.table import Live, Whole
+
+
+class Cluster(NamedTuple):
+    """A Ray cluster, and the resources that each run gets there."""
+
+    address: str | None
+    cpus: float
+    gpus: float
+
+
+def on_ray(
+    path: Path, plan: Plan, part: Part, cluster: Cluster, seeds_per_run: int | None
+) -> Result:
+    """Compute the unfinished runs of a part of a study on a Ray cluster, and return the result."""
+    most = dict.fromkeys(plan.pairs(), seeds_per_run or plan.seeds)
+    preparing.refuse_other_runs(Study(path), seeds_per_run)
+    with lock.locked(path):
+        study = open_study(path, plan, first_items(plan, most))
+        split_for(study, part)
+        live = Live(study)
+        from elites.study.on_ray import RayEngine
+
+        engine = RayEngine(*cluster)
+        live.say(engine.text)
+        return scheduler.run_unfinished(study, engine, live, part=part)
+
+
+@dataclasses.dataclass(frozen=True)
+class Local:
+    """A study on this machine."""
+
+    path: Path
+    plan: Plan
+    part: Part
+    """Part of the plan whose runs are computed."""
+    wish: Wish
+    measure: bool
+    """Whether to measure the time of runs first, where it is not known."""
+    command: str
+    """Command line that measures it, for messages."""
+
+    def described(self) -> list[str]:
+        """Return how long each run would take and which would share a GPU, as lines of text."""
+        expected = self._prepared().expected
+        lines = expectation.summary(expected, self.command)
+        return [*expectation.table(expected), *lines, *expectation.notes(expected)]
+
+    def run(self) -> Result:
+        """Compute the unfinished runs, and return the result."""
+        preparing.refuse(self.path, devices.find(), self.wish)  # before the lock, which is a file
+        with lock.locked(self.path):
+            prepared = self._prepared()
+            study = open_study(self.path, self.plan, prepared.runs)
+            split_for(study, self.part)
+            live = Live(study, whole=Whole(study, prepared.work))
+            expected = prepared.expected
+            if expected.runs:
+                for line in expectation.summary(expected, self.command):
+                    live.say(line)
+            with _engine(expected.machine, expected.packing, live) as engine:
+                return scheduler.run_unfinished(study, engine, live, part=self.part)
+
+    def _prepared(self) -> Prepared:
+        """Choose the runs of the study and how they share GPUs, after measuring if asked to."""
+        machine = devices.find()
+        return preparing.prepare(
+            self.path, self.plan, self.part, machine, self.wish, self.measure, say
+        )
+
+
+@contextlib.contextmanager
+def _engine(machine: devices.Machine, packing: Packing, live: Live) -> Iterator[LocalEngine]:
+    """Yield the engine that computes runs on this machine. Runs share a GPU by MPS."""
+    if not (machine.gpus and machine.mps and packing.shared):
+        yield LocalEngine(packing, machine.gpus)
+        return
+    with mps.serving(live.say) as environment:
+        if environment is None:
+            packing = dataclasses.replace(packing, together={}, most=None)
+        yield LocalEngine(packing, machine.gpus, environment)

@@ -1,0 +1,317 @@
+"""Trained models: made from a run, installed from a file or an address, used like any run."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import platform
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import elites as package
+from elites.runs import pretrained, snapshots
+from elites.runs.directory import RunDirectory
+from program import arrays as all_arrays
+from program import complaint, contents, elites, newest, rows, succeed
+
+KEPT = 5
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "*")
+    return tmp_path / "cache" / "elites" / "pretrained"
+
+
+@pytest.fixture(scope="module")
+def packed(conditioned, tmp_path_factory) -> Path:
+    """A model made of the run with an actor. Read only."""
+    path = tmp_path_factory.mktemp("models") / "small.zip"
+    succeed("pack", conditioned, "--elites", KEPT, "--output", path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(packed, tmp_path_factory) -> Path:
+    """The run directory of that model. Read only."""
+    path = tmp_path_factory.mktemp("models") / "model"
+    succeed("unpack", packed, "--output", path)
+    return path
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def weights(run: Path) -> dict[str, np.ndarray]:
+    return dict(np.load(newest(run) / "weights.npz"))
+
+
+# --------------------------------------------------------------------------------- making a model
+
+
+def test_a_model_holds_some_elites_of_the_best_seed_and_the_whole_map(conditioned, model):
+    whole, kept = all_arrays(newest(conditioned)), weights(model)
+    scores = np.where(np.isfinite(whole["archive.fitness"]), whole["archive.fitness"], 0).sum(1)
+    best = int(scores.argmax())
+    filled = np.isfinite(kept["archive.fitness"][0])
+    assert filled.sum() == KEPT
+    for name, array in kept.items():
+        expected = whole[name][best]
+        rows_kept = filled if name.startswith("archive.") else slice(None)
+        assert np.array_equal(array[0][rows_kept], expected[rows_kept]), name
+    assert not kept["archive.policies"][0][~filled].any()
+    assert int(np.argmax(whole["archive.fitness"][best])) in np.flatnonzero(filled)
+    snapshot = snapshots.newest(RunDirectory(model))
+    assert snapshot is not None
+    assert np.array_equal(snapshot["fitness"][0], whole["archive.fitness"][best])
+    seed = str(range(2)[best])
+    for name in ("metrics.csv", "evaluation/cells.csv", "evaluation/metrics.csv"):
+        theirs = [row for row in rows(conditioned / name) if row["seed"] == seed]
+        assert rows(model / name) == theirs, name
+    assert json.loads((model / "config.json").read_text())["seeds"] == 1
+    assert "--output" not in (model / "environment.json").read_text()
+
+
+def test_packing_twice_gives_the_same_bytes_and_names_their_checksum(
+    conditioned, packed, model, tmp_path
+):
+    again = succeed("pack", conditioned, "--elites", KEPT, "--output", tmp_path / "again.zip")
+    assert (tmp_path / "again.zip").read_bytes() == packed.read_bytes()
+    assert f"sha256={digest(packed)}" in again.stdout
+    # A model is a run, so it can be reduced again.
+    smaller = tmp_path / "smaller"
+    succeed("pack", model, "--elites", 2, "--output", tmp_path / "smaller.zip")
+    succeed("unpack", tmp_path / "smaller.zip", "--output", smaller)
+    assert np.isfinite(weights(smaller)["archive.fitness"]).sum() == 2
+    whole = np.load(next((model / "snapshots").iterdir()))["fitness"]
+    assert np.array_equal(np.load(next((smaller / "snapshots").iterdir()))["fitness"], whole)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--seed", 1), "--seed is for --elites"),
+        (("--elites", 0), "--elites must be at least 1, got 0"),
+        (("--elites", 3, "--seed", 7), "the run has no seed 7"),
+    ],
+)
+def test_wrong_options_of_pack_are_refused(conditioned, tmp_path, options, reason):
+    done = elites("pack", conditioned, *options, "--output", tmp_path / "no.zip")
+    assert reason in complaint(done, 2)
+    assert not list(tmp_path.iterdir())
+
+
+# ----------------------------------------------------------------------------------- using a model
+
+
+def test_every_command_that_reads_runs_takes_a_model(packed, model, cache, tmp_path):
+    assert f"{KEPT} elites" in succeed("info", "--pretrained", packed).stdout
+    (installed,) = cache.iterdir()
+    before = rows(installed / "evaluation" / "metrics.csv")
+    told = succeed("evaluate", f"--pretrained={packed}").stdout
+    assert f"figures of the {KEPT} elites that this run has kept" in told
+    assert re.search(r"descriptor error of the archive +0\n", told)
+    assert rows(installed / "evaluation" / "metrics.csv") == before
+    (again,) = installed.glob("evaluation_*")
+    assert len(rows(again / "cells.csv")) == KEPT
+    target = tmp_path / "actor.safetensors"
+    succeed("export", "--pretrained", packed, target, "--actor")
+    assert "the actor, conditioned" in target.read_bytes()[:2000].decode("latin1")
+    loaded = package.load(package.pretrained(str(packed)))
+    assert len(loaded.archive) == KEPT
+    assert np.array_equal(
+        loaded.archive.policies, weights(model)["archive.policies"][0, loaded.archive.cells]
+    )
+    assert "has no training state" in complaint(elites("resume", installed), 1)
+
+
+def test_the_option_takes_one_model_of_commands_that_read_runs(packed):
+    assert "takes one model" in complaint(elites("info", "--pretrained"), 2)
+    assert "takes one model" in complaint(elites("view", "--pretrained", "--no-browser"), 2)
+    done = elites("unpack", packed, "--pretrained", packed)
+    assert "unknown option '--pretrained'" in complaint(done, 2)
+    done = elites("info", "--pretrained", "ant_omny")
+    assert "no trained model 'ant_omny'" in complaint(done, 2)
+    assert "Did you mean 'ant_omni'?" in done.stderr
+
+
+# -------------------------------------------------------------------------------------- installing
+
+
+class Files(BaseHTTPRequestHandler):
+    """Sends `answers[path]`: bytes, and how many bytes the header announces."""
+
+    answers: ClassVar[dict[str, tuple[bytes, int]]] = {}
+
+    def do_GET(self):
+        if self.path not in self.answers:
+            return self.send_error(404)
+        body, announced = self.answers[self.path]
+        self.send_response(200)
+        self.send_header("Content-Length", str(announced))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def serving_files() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Files)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def host() -> Iterator[str]:
+    Files.answers = {}
+    with serving_files() as address:
+        yield address
+
+
+def test_a_model_is_installed_from_an_address(packed, model, cache, host):
+    body = packed.read_bytes()
+    Files.answers["/models/mine.zip"] = (body, len(body))
+    address = f"{host}/models/mine.zip#sha256={digest(packed)}"
+    told = succeed("pretrained", address).stdout
+    (installed,) = cache.iterdir()
+    assert installed.name == f"mine-{digest(packed)[:12]}"
+    assert str(installed) in told
+    assert contents(installed) == {
+        name: body for name, body in contents(model).items() if name != "run.lock"
+    }
+    Files.answers = {}  # what is installed needs no server
+    succeed("info", "--pretrained", address)
+    assert str(installed) in succeed("pretrained").stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda body: (body[:-7], len(body)), "of {size:,} bytes. Try again"),
+        (lambda body: (body[:-7], len(body) - 7), "its SHA-256 is"),
+        (lambda body: (body[:99] + bytes([body[99] ^ 1]) + body[100:], len(body)), "its SHA-256"),
+        (lambda body: None, "the server answers 404"),
+    ],
+    ids=["broken off", "truncated", "one bit", "missing"],
+)
+def test_a_failed_download_changes_nothing_that_is_installed(packed, cache, host, change, reason):
+    body = packed.read_bytes()
+    Files.answers["/mine.zip"] = (body, len(body))
+    address = f"{host}/mine.zip#sha256={digest(packed)}"
+    directory = pretrained.pretrained(address)
+    (directory / "notes.txt").write_text("mine")
+    before = contents(cache)
+    Files.answers = {"/mine.zip": change(body)} if change(body) else {}
+    line = complaint(elites("pretrained", address, "--reinstall"), 1)
+    assert f"{host}/mine.zip: " in line
+    assert reason.format(size=len(body)) in line
+    assert contents(cache) == before
+    assert [path.name for path in cache.iterdir()] == [directory.name]
+    Files.answers = {"/mine.zip": (body, len(body))}
+    succeed("pretrained", address, "--reinstall")
+    assert "notes.txt" not in contents(directory)
+
+
+def test_a_server_that_is_gone_is_named_with_what_to_do(packed):
+    with serving_files() as address:
+        pass
+    done = elites("pretrained", f"{address}/mine.zip#sha256={digest(packed)}")
+    line = complaint(done, 1)
+    assert f"{address}/mine.zip: " in line
+    assert "give its path" in line
+
+
+def test_addresses_need_a_checksum_and_a_web_server(tmp_path):
+    done = elites("pretrained", "https://example.org/a.zip")
+    assert "needs a checksum" in complaint(done, 2)
+    assert "#sha256=" in done.stderr
+    short = elites("pretrained", "https://example.org/a.zip#sha256=12")
+    assert "needs a checksum" in complaint(short, 2)
+    assert "begins with https://" in complaint(elites("pretrained", "file:///etc/passwd"), 2)
+    assert "--reinstall needs a model" in complaint(elites("pretrained", "--reinstall"), 2)
+    (tmp_path / "text.zip").write_text("no zip file")
+    assert "not a zip file" in complaint(elites("pretrained", tmp_path / "text.zip"), 1)
+
+
+def test_what_a_killed_process_left_is_removed(packed, cache):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = cache / f".installing-{platform.node()}-{ended.pid}-abc"
+    left.mkdir(parents=True)
+    (left / "model.zip").write_bytes(b"half")
+    directory = pretrained.pretrained(str(packed))
+    assert list(cache.iterdir()) == [directory]
+
+
+# ----------------------------------------------------------------------------------- shipped models
+
+SHIPPED = sorted(pretrained.models())
+
+
+def test_the_index_names_every_shipped_file_and_its_checksum():
+    known = pretrained.models()
+    assert {"ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni"} <= set(known)
+    assert {m.file for m in known.values()} == {p.name for p in pretrained.SHIPPED.glob("*.zip")}
+    for found in known.values():
+        path = pretrained.SHIPPED / found.file
+        assert (digest(path), path.stat().st_size) == (found.sha256, found.bytes)
+        assert found.bytes < 2e6  # the package stays small
+    listing = succeed("pretrained").stdout
+    assert all(name in listing for name in known)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_model_is_what_the_index_says(name, cache):
+    said = pretrained.models()[name]
+    directory = pretrained.pretrained(name)
+    told = succeed("info", directory).stdout
+    assert f"{said.algorithm} on {said.task}, 1 seed" in told
+    stored = weights(directory)["archive.fitness"]
+    assert np.isfinite(stored).sum() == said.elites
+    text = "".join(p.read_text() for p in directory.glob("*.json"))
+    assert "/tmp" not in text
+    assert "/root" not in text
+
+
+def test_a_damaged_shipped_file_is_refused(cache, tmp_path, monkeypatch):
+    name, found = next(iter(pretrained.models().items()))
+    shutil.copytree(pretrained.SHIPPED, tmp_path / "trained")
+    path = tmp_path / "trained" / found.file
+    path.write_bytes(path.read_bytes()[:-100])
+    monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "trained")
+    line = complaint(elites("info", "--pretrained", name), 1)
+    assert f"{path}: damaged" in line
+    assert "Install elites again" in line
+    assert not list(cache.iterdir())
+
+
+def test_a_shipped_actor_is_loaded_called_and_exported(tmp_path):
+    run = package.load(package.pretrained("walker_uni"))
+    assert run.actor is not None
+    action = np.asarray(run.actor(np.zeros(run.algorithm.problem.observation_size), [0.5, 0.5]))
+    assert action.shape == (6,)
+    assert np.abs(action).max() <= 1
+    target = tmp_path / "walker.onnx"
+    told = succeed("export", "--pretrained", "walker_uni", target, "--actor").stdout
+    assert "differs from JAX by" in told
+    assert target.stat().st_size > 50_000

@@ -1,0 +1,217 @@
+"""Recorded tables and the parts of a plan: how they are read, joined and reported."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elites.study import collect, recorded
+from elites.study.groups import SeedResults, distinct
+from elites.study.plan import Plan
+from elites.study.recorded import Folder
+from elites.study.study import Item
+from program import complaint, elites, succeed
+from written import study
+
+PLAN = """
+tasks = ["point_omni", "arm_reach"]
+algorithms = ["dcg_me", "pga_me", "me"]
+seeds = 4
+preset = "smoke"
+evaluations = 1_000
+"""
+COLUMNS = "iteration,seed,qd_score,coverage,max_fitness,evaluations,env_steps,seconds"
+
+
+def write(folder: Path, name: str, seeds: range, last: int, score: float = 0.0) -> Path:
+    """Write a table with a row for every 100 evaluations up to `last`.
+
+    The QD-score is `score`, plus the seed, plus a thousandth of the evaluations.
+    """
+    lines = [COLUMNS]
+    for spent in range(100, last + 1, 100):
+        for seed in seeds:
+            value = score + seed + spent / 1000
+            lines.append(f"{spent // 100},{seed},{value},0.5,{value},{spent},{spent},{spent}.0")
+    path = folder / f"{name}.csv"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    path = tmp_path / "tables"
+    path.mkdir()
+    (path / "plan.toml").write_text(PLAN)
+    write(path, "point_omni/dcg_me.seeds_0-3", range(4), 1000, 10.0)
+    write(path, "point_omni/pga_me.seeds_0-1", range(2), 500)
+    write(path, "point_omni/pga_me.seeds_1-3.1M", range(1, 4), 2000, 5.0)
+    write(path, "point_omni/dcg_me.discount_0.9.lengthscale_0.48.seeds_7-8", range(7, 9), 1000)
+    return path
+
+
+def group(path: Path, label: str, task: str = "point_omni"):
+    found = collect.collect(Folder(path)).find(task, label)
+    assert found is not None
+    return found
+
+
+def test_tables_are_read_by_their_names(folder):
+    problems: list[str] = []
+    found = Folder(folder).read(problems)
+    assert problems == []
+    assert {(r.task, r.label, tuple(r.seeds)) for r in found} == {
+        ("point_omni", "dcg_me", (0, 1, 2, 3)),
+        ("point_omni", "pga_me", (0, 1)),
+        ("point_omni", "pga_me", (1, 2, 3)),
+        ("point_omni", "dcg_me, discount 0.9, lengthscale 0.48", (7, 8)),
+    }
+    name = recorded.stem("dcg_me", range(7, 9), ["discount_0.9", "lengthscale_0.48"])
+    assert (folder / "point_omni" / f"{name}.csv").exists()
+    assert recorded.stem("me", range(4), budget="1M") == "me.seeds_0-3.1M"
+
+
+def test_a_seed_counts_once_from_the_longest_table(folder):
+    found = group(folder, "pga_me")
+    assert sorted(found.seeds) == [0, 1, 2, 3]
+    # Seed 1 has the values of the longer table, whose scores are higher by 5.
+    row = dict(zip(found.seeds, found.curves["qd_score"][0], strict=True))
+    assert row == {0: 0.1, 1: 6.1, 2: 7.1, 3: 8.1}
+    # Of four seeds, none is left out: they are joined where all have values.
+    assert found.curves["evaluations"][-1].tolist() == [500.0] * 4
+    assert (found.planned, found.finished) == (4, 3)
+
+
+def test_a_seed_that_was_stopped_is_left_out_if_four_others_remain(folder):
+    write(folder, "point_omni/pga_me.seeds_10-10", range(10, 11), 1000)
+    found = group(folder, "pga_me")
+    assert sorted(found.seeds) == [1, 2, 3, 10]
+    assert found.curves["evaluations"][-1, 0] == 1000  # the plan's budget, not 2000
+    assert found.finished == 4
+
+
+def test_a_budget_is_reached_within_a_hundredth(folder):
+    path = write(folder, "arm_reach/me.seeds_0-0", range(1), 900)
+    path.write_text(path.read_text() + "10,0,50.0,0.5,50.0,995,995,1.0\n")
+    assert group(folder, "me", "arm_reach").finished == 1
+    path.write_text(path.read_text().replace(",995,995,", ",985,985,"))
+    assert group(folder, "me", "arm_reach").finished == 0
+
+
+def test_re_evaluations_near_the_end_are_final(folder):
+    def write_again(spent: int) -> None:
+        rows = [f"9,{seed},{spent},1,0.25,{seed}" for seed in range(4)]
+        header = "iteration,seed,evaluations,qd_score,descriptor_error,actor_qd_score"
+        path = folder / "point_omni" / "dcg_me.seeds_0-3.reevaluations.csv"
+        path.write_text("\n".join([header, *rows]) + "\n")
+
+    write_again(1000)
+    found = group(folder, "dcg_me")
+    assert found.final["actor_qd_score"].tolist() == [0, 1, 2, 3]
+    assert found.final["descriptor_error"].tolist() == [0.25] * 4
+    write_again(500)
+    assert np.isnan(group(folder, "dcg_me").final["actor_qd_score"]).all()
+
+
+def test_cells_become_an_archive(folder):
+    rows = ["seed,cell,fitness,descriptor_0,descriptor_1", "0,3,1.5,0.1,0.2", "2,7,2.5,0.3,0.4"]
+    (folder / "point_omni" / "dcg_me.seeds_0-3.cells.csv").write_text("\n".join(rows) + "\n")
+    found = group(folder, "dcg_me")
+    assert found.archive is not None
+    assert found.archive_seed == 2
+    (full,) = np.flatnonzero(np.isfinite(found.archive["fitness"][0]))
+    assert full == 7
+    assert found.archive["descriptors"][0, 7].tolist() == [0.3, 0.4]
+    assert found.archive["centroids"].shape == (32, 2)  # of the preset
+
+
+def test_a_damaged_table_is_named_and_left_out(folder):
+    path = write(folder, "point_omni/me.seeds_0-2", range(2), 500)
+    results = collect.collect(Folder(folder))
+    assert results.problems == [f"{path}: does not have the seeds 0 to 2 of its name"]
+    found = results.find("point_omni", "me")
+    assert found is not None
+    assert not found.curves
+
+
+def test_the_report_says_what_is_missing_and_compares_where_all_are(folder):
+    succeed("report", folder)
+    text = (folder / "report" / "report.html").read_text()
+    for row in (
+        "<th scope='row'>point_omni</th><td>pga_me</td><td>3 of 4 seeds finished, seeds 0 to 3 "
+        "after 500 evaluations</td>",
+        "<th scope='row'>point_omni</th><td>me</td><td>0 of 4 seeds finished, no results yet</td>",
+        "<th scope='row'>arm_reach</th><td>dcg_me</td><td>0 of 4 seeds finished, no results "
+        "yet</td>",
+    ):
+        assert row in text
+    assert "Metrics after 500 evaluations, which all of them have reached" in text
+    assert "<th scope='row'>pga_me</th><td>PGA-MAP-Elites</td>" in text
+    # The comparison with the paper's algorithm and that with other settings are two families.
+    assert "Corrected for 1 comparison: dcg_me against the algorithms of the paper on 1" in text
+    assert "Corrected for 1 comparison: dcg_me against the other algorithms on 1 task." in text
+    assert "recorded tables pga_me.seeds_0-1.csv, pga_me.seeds_1-3.1M.csv" in text
+
+
+def test_only_a_study_takes_results_of_other_programs(folder, tmp_path):
+    said = complaint(elites("report", folder, "--add", tmp_path / "theirs.csv"), 2)
+    assert "is a folder of recorded tables" in said
+
+
+# ------------------------------------------------------------------------------------ joined parts
+
+
+def known(item: Item, seed: int, iteration: int) -> float:
+    return 100.0 * seed + iteration
+
+
+SMALL = Plan(("point_omni",), ("me", "pga_me"), seeds=4, preset="smoke")
+
+
+def test_parts_of_a_plan_are_joined(tmp_path):
+    first = study(tmp_path / "first", SMALL, known, [Item("point_omni", "me", 0, 2)])
+    items = [Item("point_omni", "me", 1, 3), Item("point_omni", "pga_me", 0, 4)]
+    second = study(tmp_path / "second", SMALL, known, items)
+    alone, both = collect.collect(first), collect.collect(first, second)
+    assert [(g.label, g.finished, g.planned) for g in alone.groups] == [
+        ("me", 2, 4),
+        ("pga_me", 0, 4),
+    ]
+    assert [(g.label, g.finished, g.planned) for g in both.groups] == [
+        ("me", 4, 4),
+        ("pga_me", 4, 4),
+    ]
+    assert both.groups[0].seeds == [0, 1, 2, 3]
+    assert both.groups[0].curves["qd_score"][0].tolist() == [1, 101, 201, 301]
+    assert both.unfinished == []
+    assert len(alone.unfinished) == 2
+    succeed("report", first.path, "--join", second.path)
+    text = (first.path / "report" / "report.html").read_text()
+    assert "unfinished" not in text
+    assert re.search(r"pga_me</th><td>QD-score</td>.*?<td>4</td></tr>", text)
+
+
+def test_a_study_with_other_settings_is_not_joined(tmp_path):
+    first = study(tmp_path / "first", SMALL, known)
+    longer = dataclasses.replace(SMALL, evaluations=640)
+    second = study(tmp_path / "second", longer, known)
+    said = complaint(elites("report", first.path, "--join", second.path), 2)
+    assert "cannot be joined, it has other settings: evaluations is 640, not None" in said
+
+
+def test_a_finished_run_is_preferred_to_a_longer_one():
+    def part(seeds: list[int], last: float, done: bool) -> SeedResults:
+        curves = {"evaluations": np.full((1, len(seeds)), last), "seed": np.array([seeds])}
+        return SeedResults(seeds, curves, {"qd_score": np.array(seeds)} if done else None)
+
+    kept = distinct([part([0, 1, 2], 900, False), part([2, 3], 100, True), part([1], 950, False)])
+    assert [(p.seeds, p.last, p.final is None) for p in kept] == [
+        ([0], 900.0, True),
+        ([2, 3], 100.0, False),
+        ([1], 950.0, True),
+    ]
