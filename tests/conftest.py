@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import quick
+import sharing
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.pop("ELITES_DEBUG", None)  # it shows tracebacks instead of messages
@@ -128,6 +129,19 @@ class Stopwatch:
     def pytest_sessionfinish(self):
         rounded = {file: round(value, 1) for file, value in sorted(self.seconds.items())}
         DURATIONS.write_text(json.dumps(rounded, indent=1) + "\n")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared():
+    """Compile each algorithm once, see tests/support/sharing.py."""
+    sharing.install()
+
+
+@pytest.fixture
+def unshared():
+    """Compile anew what this test builds: for tests of what is compiled when."""
+    with sharing.paused():
+        yield
 
 
 @pytest.fixture

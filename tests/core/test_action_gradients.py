@@ -1,5 +1,7 @@
 """Gradients of many actions at once against `jax.grad` of the critic's value."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +25,22 @@ def learner(hidden=(9,), conditioned=True) -> td3.TD3:
     )  # fmt: skip
 
 
+def many(config: td3.TD3, dtype):
+    """Return the compiled gradients of many actions, as NumPy arrays."""
+    gradients = jax.jit(functools.partial(action_gradients, config.critic, dtype=dtype))
+    return lambda *arguments: np.asarray(gradients(*arguments))
+
+
+@functools.cache
+def one(config: td3.TD3):
+    """Return the compiled gradient of the actions at one target each."""
+
+    def value(action, critic, observation, target):
+        return td3.value(config, critic, observation, action, target).sum()
+
+    return jax.jit(jax.grad(value))
+
+
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.float16, 0.03)])
 @pytest.mark.parametrize("hidden", [(32,), (64, 48), (32, 32, 32)])
 def test_gradients_of_many_actions_equal_those_of_each_action(hidden, dtype, tolerance):
@@ -33,12 +51,10 @@ def test_gradients_of_many_actions_equal_those_of_each_action(hidden, dtype, tol
     observation = jax.random.normal(keys[1], (rows, S))
     action = jnp.tanh(jax.random.normal(keys[2], (n, rows, A)))
     target = jax.random.uniform(keys[3], (n, D))
-    got = action_gradients(config.critic, critic, observation, action, target, dtype)
+    got = many(config, dtype)(critic, observation, action, target)
     for i in range(n):
         targets = jnp.broadcast_to(target[i], (rows, D))
-        expected = jax.grad(
-            lambda x, d=targets: td3.value(config, critic, observation, x, d).sum()
-        )(action[i])
+        expected = one(config)(action[i], critic, observation, targets)
         assert np.linalg.norm(got[i] - expected) < tolerance * np.linalg.norm(expected)
 
 
@@ -48,11 +64,9 @@ def test_gradients_of_an_unconditioned_critic_need_no_target():
     critic = networks.init(config.critic, keys[0])
     observation = jax.random.normal(keys[1], (N, S))
     action = jnp.tanh(jax.random.normal(keys[2], (3, N, A)))
-    got = action_gradients(config.critic, critic, observation, action, jnp.zeros((3, 0)))
+    got = many(config, jnp.float32)(critic, observation, action, jnp.zeros((3, 0)))
     for i in range(3):
-        expected = jax.grad(
-            lambda x: td3.value(config, critic, observation, x, jnp.zeros((N, 0))).sum()
-        )(action[i])
+        expected = one(config)(action[i], critic, observation, jnp.zeros((N, 0)))
         np.testing.assert_allclose(got[i], expected, atol=1e-5)
 
 
@@ -60,8 +74,6 @@ def test_gradients_of_a_critic_with_huge_values_are_finite():
     config = learner((128, 64))
     critic = 1e4 * networks.init(config.critic, jax.random.key(0))
     observation, action = 10 * jnp.ones((8, S)), jnp.ones((2, 8, A))
-    got = action_gradients(
-        config.critic, critic, observation, action, jnp.ones((2, D)), jnp.float16
-    )
+    got = many(config, jnp.float16)(critic, observation, action, jnp.ones((2, D)))
     assert np.isfinite(got).all()
     assert (got != 0).any()

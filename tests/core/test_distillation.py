@@ -22,9 +22,9 @@ KEYS = training.seed_keys([0])
 def distilled():
     """A source of random policies on the point task, its distillation, and states of both."""
     source = training.build("point_omni", "me", **{**SMALL, "batch_size": 64})
-    state = source.start(KEYS[0])
+    state, step = jax.jit(source.start)(KEYS[0]), jax.jit(source.step)
     for i in range(1, 5):
-        state, _ = source.step(state, jax.random.fold_in(KEYS[0], i))
+        state, _ = step(state, jax.random.fold_in(KEYS[0], i))
     hp = dataclasses.replace(
         source.hp, actor_hidden=(32, 32), distil_steps=200, distil_batch_size=64, replay_size=20_000
     )
@@ -94,8 +94,9 @@ def test_a_full_buffer_holds_many_iterations(distilled):
 def test_an_archive_to_start_from_is_kept_by_other_algorithms():
     """Elites of a given archive stay unless better ones are found."""
     algorithm = training.build("point_omni", "me", **SMALL)
-    first = algorithm.start(KEYS[0])
-    again = algorithm.start(jax.random.key(7), archive=first.archive)
+    start = jax.jit(algorithm.start)
+    first = start(KEYS[0])
+    again = start(jax.random.key(7), archive=first.archive)
     assert float(archives.summary(again.archive).qd_score) >= float(
         archives.summary(first.archive).qd_score
     )

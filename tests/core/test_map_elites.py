@@ -387,6 +387,17 @@ def invented(spec: Spec, valid: list[bool], fitness: list[float]) -> Evaluation:
     )
 
 
+def begun(spec):
+    """Return a new state and its first request."""
+
+    @jax.jit
+    def begin(key):
+        state = map_elites.init(spec, key, probe.centroids())
+        return state, map_elites.first(spec, state, key)
+
+    return begin(jax.random.key(0))
+
+
 @pytest.mark.parametrize(
     ("actor_conditioned", "actor_valid", "failed"),
     [
@@ -399,8 +410,7 @@ def invented(spec: Spec, valid: list[bool], fitness: list[float]) -> Evaluation:
 )
 def test_rejected_counts_offspring_and_actor_rollouts(actor_conditioned, actor_valid, failed):
     spec = probe.spec(actor_rollouts=3, actor_conditioned=actor_conditioned)
-    state = map_elites.init(spec, jax.random.key(0), probe.centroids())
-    request = map_elites.first(spec, state, jax.random.key(0))
+    state, request = begun(spec)
     # Of four offspring one diverged and one has a fitness that is not a number.
     valid, fitness = [True, False, True, True, *actor_valid], [0.5, 9.0, np.nan, 0.2]
     fitness += [np.nan] * len(actor_valid)  # the actor's fitness plays no part
@@ -440,10 +450,9 @@ def test_a_diverging_actor_is_rejected_at_every_target():
 
 def test_without_actor_rollouts_only_offspring_are_rejected():
     spec = probe.spec(learns=False)
-    state = map_elites.init(spec, jax.random.key(0), probe.centroids())
-    request = map_elites.first(spec, state, jax.random.key(0))
+    state, request = begun(spec)
     evaluation = invented(spec, [False, True, True, True], [1.0, np.inf, 1.0, 1.0])
-    state, _ = map_elites.tell(spec, state, request, evaluation)
+    state, _ = jax.jit(functools.partial(map_elites.tell, spec))(state, request, evaluation)
     assert int(state.rejected) == 2
 
 

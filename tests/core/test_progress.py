@@ -125,11 +125,17 @@ def test_progress_of_an_episode_is_that_of_its_end():
 
 def test_the_last_step_of_a_short_episode_leads_to_its_descriptor():
     algorithm = map_elites.algorithm(probe.spec())
-    state = algorithm.init(jax.random.key(0), probe.centroids())
-    evaluation = algorithm.evaluate(algorithm.first(state, jax.random.key(0)))
+
+    @jax.jit
+    def evaluated(key):
+        state = algorithm.init(key, probe.centroids())
+        return algorithm.evaluate(algorithm.first(state, key))
+
+    evaluation = evaluated(jax.random.key(0))
     steps = evaluation.transitions
     ended = steps._replace(mask=steps.mask.at[2:, 1].set(False))
-    found = map_elites.next_descriptors(evaluation._replace(transitions=ended))
+    evaluation = jax.tree.map(np.asarray, evaluation._replace(transitions=ended))
+    found = np.asarray(jax.jit(map_elites.next_descriptors)(evaluation))
     np.testing.assert_array_equal(found[1, 1], evaluation.descriptors[1])
     np.testing.assert_array_equal(found[0, 1], steps.state_descriptor[1, 1])
     np.testing.assert_array_equal(found[-1], evaluation.descriptors)

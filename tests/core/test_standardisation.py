@@ -44,7 +44,8 @@ def test_moments_are_those_of_the_steps_that_were_taken():
 def test_a_raw_learner_acts_like_the_standardised_one():
     rng = np.random.default_rng(0)
     config = learner()
-    state = td3.init(config, jax.random.key(0))
+    act, value = (jax.jit(functools.partial(f, config)) for f in (td3.act, td3.value))
+    state = jax.jit(functools.partial(td3.init, config))(jax.random.key(0))
     state = state._replace(target_actor=state.actor + 0.1, target_critics=state.critics - 0.1)
     raw = standardisation.to_raw(config, state, moments())
     seen = jnp.float32(rng.normal(size=(20, S)))
@@ -54,13 +55,13 @@ def test_a_raw_learner_acts_like_the_standardised_one():
         scaled, (np.asarray(seen) - moments().mean[None]) / moments().size[None], rtol=1e-5
     )
     for name in ("actor", "target_actor"):
-        before = td3.act(config, getattr(state, name), scaled, target)
-        after = td3.act(config, getattr(raw, name), seen, target)
+        before = act(getattr(state, name), scaled, target)
+        after = act(getattr(raw, name), seen, target)
         np.testing.assert_allclose(after, before, atol=1e-4)
     for name in ("critics", "target_critics"):
         for i in range(2):
-            before = td3.value(config, getattr(state, name)[i], scaled, action, target)
-            after = td3.value(config, getattr(raw, name)[i], seen, action, target)
+            before = value(getattr(state, name)[i], scaled, action, target)
+            after = value(getattr(raw, name)[i], seen, action, target)
             np.testing.assert_allclose(after, before, atol=1e-3)
     back = standardisation.to_standardised(config, raw, moments())
     for a, b in zip(jax.tree.leaves(back), jax.tree.leaves(state), strict=True):

@@ -6,7 +6,10 @@ import random
 import subprocess
 import time
 
+import pytest
+
 from elites.runs import checkpoint
+from forking import forking
 from program import (
     ONE_LAYER,
     SMOKE,
@@ -22,7 +25,26 @@ from program import (
 DCG = ("point_omni", "dcg_me", *SMOKE, *ONE_LAYER)  # with replay buffer, critics, actor
 
 
-def test_twenty_kills(tmp_path):
+@pytest.fixture
+def start(tmp_path):
+    """Start a command in a process that has loaded JAX."""
+    with forking(tmp_path / "errors.txt") as start:
+        yield start
+
+
+def killed_at_its_start(options: tuple, seconds: float) -> None:
+    process = subprocess.Popen(
+        command("train", *DCG, *options),
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    time.sleep(seconds)
+    process.kill()
+    process.wait()
+
+
+def test_twenty_kills(start, tmp_path):
     path = tmp_path / "run"
     chance = random.Random(0)
     # A checkpoint in every iteration: most of the time is spent saving.
@@ -30,25 +52,19 @@ def test_twenty_kills(tmp_path):
     options = ("--evaluations", 10**7, *options)
     reached, moments = 0, set()
     for kill in range(20):
-        process = subprocess.Popen(
-            command("train", *DCG, *options),
-            env=environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
         if kill % 7 == 6:  # some die while they start
-            time.sleep(chance.uniform(0.2, 3.0))
+            killed_at_its_start(options, chance.uniform(0.2, 3.0))
         else:
+            process = start("train", *DCG, *options)
             while not (new := checkpoints(path)) or new[-1] <= reached:
-                assert process.poll() is None, process.stderr.read()
+                process.check()
                 time.sleep(0.02)
             if kill % 2:  # others die at any moment, these while they save
-                while process.poll() is None and not list(path.glob("checkpoints/.writing-*")):
-                    pass
+                while not list(path.glob("checkpoints/.writing-*")):
+                    process.check()
             else:
                 time.sleep(chance.uniform(0.0, 0.25))
-        process.kill()
-        process.communicate()
+            process.kill()
         whole = checkpoint.complete(path / "checkpoints") if path.exists() else []
         for found in whole:
             bits(found)  # every checkpoint with its final name is whole

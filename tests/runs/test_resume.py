@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from program import SMOKE, bits, newest, rows, succeed
+from program import ONE_LAYER, SMOKE, bits, newest, rows, succeed
 
 
 # The states of the others have the fields of one of these; for dcg_me see test_faults.py.
@@ -12,7 +12,7 @@ from program import SMOKE, bits, newest, rows, succeed
 def test_halves_equal_the_whole(name, tmp_path):
     straight, halves = tmp_path / "straight", tmp_path / "halves"
     task = "vectors:sphere,dimensions=10" if name == "cma_mae" else "point_omni"
-    options = (task, name, *SMOKE, "--seeds", 2, "--checkpoint-every", 100)
+    options = (task, name, *SMOKE, *ONE_LAYER, "--seeds", 2, "--checkpoint-every", 100)
     first, each = {"me_es": (1, 9), "pbt_me": (9, 19)}.get(name, (32, 32))
     whole, half = (("--evaluations", first + n * each) for n in (6, 3))
     succeed("train", *options, *whole, "--output", straight)

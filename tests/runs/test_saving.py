@@ -200,7 +200,7 @@ def test_functions_are_saved_by_their_files(tmp_path):
     assert config["task"] == f"{HERE / 'own_tasks.py'}:paid"
     assert config["algorithm"] == f"{HERE / 'own_algorithms.py'}:mutation"
     succeed("resume", path, "--evaluations", 96, apart=True)
-    succeed("evaluate", path, apart=True)
+    succeed("evaluate", path)
 
 
 @pytest.mark.parametrize("given", ["point_omni", "object", "function"])

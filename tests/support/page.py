@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,9 +28,9 @@ def repeating() -> dict[str, str]:
 
 
 class Server:
-    """`elites view` in a separate process."""
+    """A server of the page: `elites view` in a separate process, or a thread of this one."""
 
-    def __init__(self, process: subprocess.Popen[str], address: str):
+    def __init__(self, address: str, process: subprocess.Popen[str] | None = None):
         self.process, self.address = process, address
         self.host, self.port = re.findall(r"//([\d.]+):(\d+)/", address)[0]
 
@@ -61,12 +62,36 @@ def serving(run: Path | str, *options: object, environ=None, most_files=None) ->
     try:
         line = process.stdout.readline()
         assert "http://" in line, (line, process.stderr.read())
-        yield Server(process, re.findall(r"http://\S+", line)[0])
+        yield Server(re.findall(r"http://\S+", line)[0], process)
     finally:
         process.terminate()
         process.wait(60)
         process.stdout.close()
         process.stderr.close()
+
+
+@contextlib.contextmanager
+def serving_here(run: Path) -> Iterator[Server]:
+    """Serve a run from this process, which has loaded JAX, for tests of the page alone."""
+    from elites import output
+    from elites.runs.directory import RunDirectory
+    from elites.viewer import connections, server
+    from elites.viewer.player import Player
+
+    directory = RunDirectory(run)
+    with contextlib.closing(server.bind(server.LOCAL, None)) as listener:
+        port = listener.getsockname()[1]
+        guard = server.Guard(server.LOCAL, port, None)
+        limits = connections.affordable(connections.Limits())
+        gate = connections.Gate(None, guard.cookie, output.complain, limits)
+        served = server.Server(server.application(directory, Player(directory), guard), gate)
+        thread = threading.Thread(target=served.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield Server(f"http://{server.LOCAL}:{port}/")
+        finally:
+            served.should_exit = True
+            thread.join()
 
 
 def ready(page) -> None:

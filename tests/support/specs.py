@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import elites
+import sharing
 from elites.core import map_elites
 from elites.core.hyperparameters import Value
 from elites.core.spec import Spec
@@ -19,7 +20,7 @@ def spec_of(name: str, task: str | elites.Task = "point_omni", **hyperparameters
         found.append(spec)
         return build(spec)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, sharing.paused():
         patch.setattr(map_elites, "algorithm", noted)
         elites.build(task, name, **hyperparameters)
     (spec,) = found

@@ -16,6 +16,8 @@ from elites import training
 from elites.training import memory, stages
 from small import SMALL
 
+pytestmark = pytest.mark.usefixtures("unshared")
+
 
 def started(name: str, count: int = 2):
     batched = training.Batched(elites.build("point_omni", name, **SMALL), count)

@@ -15,7 +15,7 @@ from browser import browsing, errors, needs_browser
 from elites.runs.checkpoint import complete
 from elites.runs.directory import RunDirectory, RunError
 from elites.viewer.player import Player
-from page import SCENES, ready, serving
+from page import SCENES, ready, serving, serving_here
 from program import SMOKE, complaint, elites, rows, started, succeed
 
 
@@ -116,7 +116,7 @@ def test_a_link_out_of_the_run_is_not_followed(run, tmp_path):
     shutil.copytree(run, copy, symlinks=True)
     first = sorted((copy / "snapshots").iterdir())[0]
     outside = tmp_path / "elsewhere.npz"
-    with serving(copy) as server:
+    with serving_here(copy) as server:
         # A run with links is not served at all; these come while it is.
         first.rename(outside)
         first.symlink_to(outside)
@@ -215,7 +215,7 @@ def test_the_axes_have_the_names_of_the_task(server, run, tmp_path):
     facts = json.loads((copy / "facts.json").read_text())
     del facts["descriptor_names"], facts["descriptor_units"]
     (copy / "facts.json").write_text(json.dumps(facts))
-    with serving(copy) as old:
+    with serving_here(copy) as old:
         names = [axis["name"] for axis in old.json("/api/run")["axes"]]
         assert names == ["descriptor 1", "descriptor 2"]
 
@@ -233,7 +233,7 @@ def test_errors_of_an_evaluation_beside_training_are_shown(run, tmp_path):
     shutil.copytree(run, copy, symlinks=True)
     number = complete(copy / "checkpoints")[-1].name
     (copy / "evaluation").rename(copy / f"evaluation_{number}")
-    with serving(copy) as server:
+    with serving_here(copy) as server:
         assert server.json("/api/run")["evaluated_at"] == int(number)
         archive = server.json(f"/api/archive?iteration={int(number)}&seed=0")
         assert any(value is not None for value in archive["actor_error"])
@@ -265,7 +265,7 @@ def test_a_run_with_an_evil_name_is_text(run, tmp_path):
     (copy / "facts.json").write_text(json.dumps(facts))
     page_file = tmp_path / "page.html"
     succeed("view", copy, "--export", page_file, "--rollouts", 1)
-    with serving(copy) as server:
+    with serving_here(copy) as server:
         for address in (server.address, page_file.as_uri()):
             with browsing() as (page, asked, complaints):
                 page.goto(address)
@@ -292,7 +292,7 @@ def test_an_empty_archive_is_explained(tmp_path):
     path = tmp_path / "run"
     done = elites("train", f"{SCENES}:nowhere", "me", *SMOKE, "--evaluations", 96, "--output", path)
     assert "every evaluation was rejected" in complaint(done, 1)
-    with serving(path) as server, browsing() as (page, _, complaints):
+    with serving_here(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
         assert "the archive is empty" in page.locator("#status").inner_text()
@@ -390,7 +390,7 @@ def test_another_run_in_its_place_is_noticed(run, tmp_path):
     copy, other = tmp_path / "run", tmp_path / "other"
     shutil.copytree(run, copy, symlinks=True)
     succeed("train", "point_omni", "dcg_me", *SMOKE, "--output", other)
-    with serving(copy) as server:
+    with serving_here(copy) as server:
         about = server.json("/api/run")
         assert server.get("/api/metrics?after=0")[0] == 200
         copy.rename(tmp_path / "away")
@@ -415,7 +415,7 @@ def test_a_run_that_saves_all_the_time_is_served(tmp_path):
         while len(complete(path / "checkpoints")) < 2:
             assert training.poll() is None, training.communicate()
             time.sleep(0.01)
-        with serving(path) as server:
+        with serving_here(path) as server:
             for _ in range(5):
                 about = server.json("/api/run")
                 archive = server.json(f"/api/archive?iteration={about['iterations'][-1]}&seed=0")

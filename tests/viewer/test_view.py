@@ -10,7 +10,17 @@ import pytest
 from PIL import Image
 
 from browser import browsing, drawn, errors, needs_browser
-from page import SCENES, click_map, numbers, on_map, ready, repeating, serving, watched
+from page import (
+    SCENES,
+    click_map,
+    numbers,
+    on_map,
+    ready,
+    repeating,
+    serving,
+    serving_here,
+    watched,
+)
 from program import SMOKE, complaint, elites, started, succeed
 
 pytestmark = needs_browser
@@ -577,7 +587,7 @@ def test_iterations_that_the_metrics_lack_are_named(tmp_path):
     succeed("train", "point_omni", "me", *SMOKE, "--output", path)
     lines = (path / "metrics.csv").read_text().splitlines(keepends=True)
     (path / "metrics.csv").write_text("".join(lines[:3] + lines[5:]))
-    with serving(path) as server, browsing() as (page, _, complaints):
+    with serving_here(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
         page.wait_for_function("document.getElementById('missing').textContent !== ''")
@@ -591,7 +601,7 @@ def test_curves_and_slider_follow_a_run_that_is_training(tmp_path):
     path = tmp_path / "run"
     arguments = ("train", "point_omni", "me", *SMOKE, "--checkpoint-every", 1, "--output", path)
     succeed(*arguments, "--evaluations", 96)
-    with serving(path) as server, browsing() as (page, _, complaints):
+    with serving_here(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
         last = int(page.locator("#iteration").get_attribute("max"))
@@ -625,7 +635,7 @@ def test_other_dimensions_and_tasks_without_a_body(tmp_path, scene, size):
     """The map shows bars in one dimension and pairs of axes in three."""
     path = tmp_path / "run"
     succeed("train", f"{SCENES}:{scene}", "dcg_me", *SMOKE, "--output", path)
-    with serving(path) as server, browsing() as (page, _, complaints):
+    with serving_here(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
         assert page.locator("#elite-stage").is_hidden()
@@ -669,7 +679,7 @@ def test_a_click_finds_the_cell_of_unequal_ranges(tmp_path):
     """A click between two centroids plays the elite of the cell that is drawn there."""
     path = tmp_path / "run"
     succeed("train", f"{SCENES}:plane", "me", *SMOKE, "--evaluations", 320, "--output", path)
-    with serving(path) as server, browsing() as (page, _, complaints):
+    with serving_here(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
         about, cells = server.json("/api/run"), server.json("/api/cells")
@@ -697,7 +707,7 @@ def test_the_cells_of_a_grid_are_rectangles(tmp_path):
     path = tmp_path / "run"
     task = ("vectors:sphere,dimensions=4", "me", *SMOKE, "--evaluations", 96)
     succeed("train", *task, "--hp.grid", 6, 5, "--output", path)
-    with serving(path) as server, browsing() as (page, _, complaints):
+    with serving_here(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
         cells, about = server.json("/api/cells"), server.json("/api/run")
@@ -723,7 +733,7 @@ def test_the_cells_of_a_grid_are_rectangles(tmp_path):
 def test_an_algorithm_without_a_distilled_policy_says_so(tmp_path):
     path = tmp_path / "run"
     succeed("train", "point_omni", "me", *SMOKE, "--evaluations", 96, "--output", path)
-    with serving(path) as server, browsing() as (page, _, complaints):
+    with serving_here(path) as server, browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
         assert page.locator("#request").is_hidden()
@@ -741,7 +751,7 @@ def test_an_algorithm_without_a_distilled_policy_says_so(tmp_path):
 
 def test_the_page_says_that_the_server_has_stopped(run):
     with browsing() as (page, _, _):
-        with serving(run) as server:
+        with serving_here(run) as server:
             page.goto(server.address)
             ready(page)
         page.wait_for_function("() => !document.getElementById('message').hidden")
@@ -845,7 +855,7 @@ def test_an_archive_that_cannot_be_read_is_not_another(run, tmp_path):
     shutil.copytree(run, copy, symlinks=True)
     broken = sorted((copy / "snapshots").glob("*.npz"))[0]
     broken.write_bytes(broken.read_bytes()[:100])
-    with serving(copy) as server, browsing() as (page, _, _):
+    with serving_here(copy) as server, browsing() as (page, _, _):
         page.goto(server.address)
         ready(page)
         page.locator("#iteration").fill("0")

@@ -200,8 +200,8 @@ class Config:
         given = data.get("hp")
         if not isinstance(given, dict):
             raise ValueError(f"{where}: 'hp' must be a table of hyperparameters")
-        defaults = {name: getattr(Hyperparameters(), name) for name in _ADDED}
-        given = {**defaults, **given}
+        paper = Hyperparameters()
+        given = {name: getattr(paper, name) for name in _ADDED} | given
         _refuse_strangers(where, "hp.", given, Hyperparameters)
         try:
             return cls(**values, hp=Hyperparameters.of(given))
