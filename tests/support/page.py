@@ -84,7 +84,7 @@ def serving_here(run: Path) -> Iterator[Server]:
         guard = server.Guard(server.LOCAL, port, None)
         limits = connections.affordable(connections.Limits())
         gate = connections.Gate(None, guard.cookie, output.complain, limits)
-        served = server.Server(server.application(directory, Player(directory), guard), gate)
+        served = server.Server(server.application([Player(directory)], guard), gate)
         thread = threading.Thread(target=served.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

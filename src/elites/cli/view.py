@@ -58,9 +58,10 @@ def view(
         _check_export(export, cells, rollouts)
     for shown_run in (directory, *others):
         trusted_config(shown_run, trust_task)
-    import jax
+    from elites.runs import job
 
-    jax.config.update("jax_platforms", "cpu")  # a GPU may be training
+    job.choose_device("cpu")  # a GPU may be training
+    job.keep_compiled()
     if export is not None:
         from elites.viewer import export as exporting
 
