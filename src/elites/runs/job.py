@@ -224,7 +224,7 @@ def keep_compiled() -> None:
     for JAX, or has no home directory.
     """
     folder = files.user_cache()
-    if folder is None or jax.config.jax_compilation_cache_dir:
+    if folder is None or getattr(jax.config, "jax_compilation_cache_dir", None):
         return
     name = hashlib.sha256(f"{_processor()} {jax.__version__}".encode()).hexdigest()[:16]
     jax.config.update("jax_compilation_cache_dir", str(folder / "compiled" / name))
