@@ -217,13 +217,18 @@ def check(policy: Elite | Actor, network: Network, path: Path) -> float:
             expected = policy(observations)
     inputs = {"observation": observations} | ({} if asked is None else {"descriptor": asked})
     error = float(np.max(np.abs(formats.run(path, inputs) - np.asarray(expected))))
-    rounding = float(np.max(np.abs(_exact(policy, observations, asked) - np.asarray(expected))))
-    if not error <= min(max(TOLERANCE, 10 * rounding), LARGEST):
+    rounding = float(np.max(np.abs(exact(policy, observations, asked) - np.asarray(expected))))
+    if not error <= allowed(rounding):
         raise RunError(f"{path.name}: the exported policy differs from JAX by {error:.2g}")
     return error
 
 
-def _exact(policy: Elite | Actor, observations: np.ndarray, asked: np.ndarray | None) -> np.ndarray:
+def allowed(rounding: float) -> float:
+    """Return the largest allowed difference from JAX, whose own rounding errors are `rounding`."""
+    return min(max(TOLERANCE, 10 * rounding), LARGEST)
+
+
+def exact(policy: Elite | Actor, observations: np.ndarray, asked: np.ndarray | None) -> np.ndarray:
     """Return the actions of a policy, computed from its own parameters in double precision."""
     inputs = observations.astype(np.float64)
     if isinstance(policy, Elite):
