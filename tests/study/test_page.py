@@ -73,6 +73,16 @@ def test_a_narrow_window_does_not_scroll_sideways(opened):
     assert page.evaluate("document.documentElement.scrollWidth") <= 420
 
 
+def test_figures_are_dark_in_a_dark_window(opened):
+    page, _, _ = opened
+    read = "() => getComputedStyle(document.querySelector('figure svg path')).fill"
+    assert page.evaluate(read) == "rgb(255, 255, 255)"
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(read) == "rgb(27, 29, 33)"
+    ink = "() => getComputedStyle(document.querySelector('figure svg use')).fill"
+    assert page.evaluate(ink) != "rgb(0, 0, 0)"
+
+
 def test_details_open(opened):
     page, _, _ = opened
     pairs = page.locator("section#point_omni details", has_text="Other pairs").first

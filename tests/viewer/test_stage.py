@@ -38,15 +38,15 @@ def shape(kind, size=(), body=0, position=(0, 0, 0), rotation=STRAIGHT, **more):
     return {**given, **more}
 
 
-def seen(page, *shapes, poses=((0, 0, 1, *STRAIGHT),)) -> np.ndarray:
+def seen(page, *shapes, poses=((0, 0, 1, *STRAIGHT),), **more) -> np.ndarray:
     """Return the picture [height, width, 3] of shapes on a stage, with still bodies."""
-    scene = {"dt": 0.1, "bodies": ["body"] * len(poses), "shapes": shapes}
+    scene = {"dt": 0.1, "bodies": ["body"] * len(poses), "shapes": shapes, **more}
     return picture_of(page, scene, np.array(poses))
 
 
 def robot_of(picture) -> np.ndarray:
-    """Return which pixels show the robot. It is blue, the floor and the walls are grey."""
-    return picture[..., 2] - picture[..., 0] > 40
+    """Return which pixels show the robot. It has colours, the floor and the walls are grey."""
+    return picture.max(-1) - picture.min(-1) > 40
 
 
 def box_of(mask) -> tuple[float, float, float, float]:
@@ -110,4 +110,22 @@ def test_robots_of_brax_fill_their_stage(page, name, wide):
     left, right, top, bottom = box_of(robot_of(seen(page, *scene["shapes"], poses=tuple(poses))))
     assert min(left, top) > 0.03
     assert max(right, bottom) < 0.97
-    assert (right - left if wide else bottom - top) > 0.45
+    assert (right - left if wide else bottom - top) > 0.6
+
+
+def test_limbs_differ_and_feet_are_darker(page):
+    """A trunk with two legs. The right leg has a foot, of which the left one has none."""
+    balls = [shape("sphere", (0.3,), body=i) for i in range(4)]
+    poses = [(0, y, z, *STRAIGHT) for y, z in ((0, 2), (-0.8, 1.2), (0.8, 1.2), (-0.8, 0.4))]
+    limbs = {"limbs": [0, 1, 2, 1], "limb_ends": [False, False, True, True]}
+    picture = seen(page, *balls, poses=tuple(poses), **limbs)
+    red, green, blue = np.moveaxis(picture[robot_of(picture)], -1, 0)
+    trunk, right, left = (blue > green) & (green > red), red > green, green > 1.15 * blue
+    left &= ~right
+    for limb in (trunk, right, left):
+        assert limb.mean() > 0.1
+    # The foot is the lower of the two balls of the right leg.
+    rows, _ = np.nonzero(robot_of(picture))
+    middle = rows[right].mean()
+    upper, lower = (red[right & side].max() for side in (rows < middle, rows > middle))
+    assert lower < 0.8 * upper

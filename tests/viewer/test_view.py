@@ -21,9 +21,16 @@ from page import (
     serving_here,
     watched,
 )
-from program import SMOKE, started, succeed
+from program import SMOKE, complaint, elites, started, succeed
 
 pytestmark = needs_browser
+
+PIXEL = """([x, y]) => {
+  const canvas = document.getElementById("map");
+  const box = canvas.getBoundingClientRect(), ratio = canvas.width / box.width;
+  const at = [(x - box.left) * ratio, (y - box.top) * ratio].map(Math.round);
+  return [...canvas.getContext("2d").getImageData(...at, 1, 1).data];
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +137,7 @@ def test_a_filled_cell_plays_its_elite_beside_the_distilled_policy(opened, known
     assert elite["descriptor"] == elite["reached"]
     assert "stored" not in elite["fitness"]
     assert actor["requested"] == elite["descriptor"]
+    assert elite["steps"] == "100, the whole episode"
     assert float(actor["error"]) >= 0
     # It moves by itself: later frames, other pixels, on both stages.
     page.locator("#frame").fill("0")
@@ -315,6 +323,175 @@ def test_hovering_tells_the_values_of_a_cell(opened, known):
     assert f"fitness: {fitness:,.0f}" in tip
 
 
+def box_of(page, where: str) -> tuple[float, float, float, float]:
+    """Return the left, top, right and bottom of an element in the window."""
+    box = page.locator(where).bounding_box()
+    return box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"]
+
+
+def test_the_tooltip_covers_neither_its_cell_nor_the_neighbours(opened, known):
+    page, _, _ = opened
+    low, high = np.array(known[0]["low"]), np.array(known[0]["high"])
+    shares = (np.array(known[1]["centroids"]) - low) / (high - low)
+    extremes = [*shares.argmin(0), *shares.argmax(0), np.square(shares - 0.5).sum(1).argmin()]
+    for cell in extremes:
+        page.mouse.move(*on_map(page, tuple(shares[cell])))
+        assert page.locator("#tooltip").inner_text().startswith(f"cell {cell}")
+        left, top, right, bottom = box_of(page, "#tooltip")
+        assert 0 <= left <= right <= 1280
+        assert 0 <= top <= bottom <= 800
+        nearest = np.square(shares - shares[cell]).sum(1).argsort()[:4]
+        for share in shares[nearest]:
+            x, y = on_map(page, tuple(share))
+            assert not (left < x < right and top < y < bottom), (cell, share)
+
+
+def test_light_is_good_and_the_colour_bar_has_ticks(opened, known):
+    page, _, _ = opened
+    seed, last = chosen_seed(page), known[0]["iterations"][-1]
+    shares = dict(places(known, seed, last, filled=True))
+    page.mouse.move(0, 0)
+    for colour, best in (("fitness", max), ("actor_error", min)):
+        page.locator("#colour").select_option(colour)
+        drawn(page)
+        labels = page.locator("#legend .scale span").all_inner_texts()
+        assert len(labels) >= 2
+        assert [float(label.replace(",", "")) for label in labels] == sorted(
+            float(label.replace(",", "")) for label in labels
+        )
+        values = {cell: known[2][seed, last][colour][cell] for cell in shares}
+        worst = {max: min, min: max}[best]
+        good, bad = (choose(values, key=values.__getitem__) for choose in (best, worst))
+        lights = [sum(page.evaluate(PIXEL, on_map(page, shares[cell]))[:3]) for cell in (good, bad)]
+        assert lights[0] > lights[1]
+
+
+def test_errors_between_elites_colour_empty_cells(server, known):
+    """A column that has values for empty cells, too, is shown there."""
+
+    def answer(route):
+        archive = route.fetch().json()
+        archive["between_error"] = [0.1 + 0.01 * i for i in range(len(archive["fitness"]))]
+        route.fulfill(json=archive)
+
+    with browsing() as (page, _, complaints):
+        page.route("**/api/archive*", answer)
+        page.goto(server.address)
+        ready(page)
+        seed, last = chosen_seed(page), known[0]["iterations"][-1]
+        cells = places(known, seed, last, filled=False)
+        at = [on_map(page, share) for _, share in (cells[0], cells[-1])]
+        assert page.evaluate(PIXEL, at[0]) == page.evaluate(PIXEL, at[1])
+        page.locator("#colour").select_option("between_error")
+        drawn(page)
+        assert page.evaluate(PIXEL, at[0]) != page.evaluate(PIXEL, at[1])
+        page.mouse.move(*at[0])
+        said = page.locator("#tooltip").inner_text()
+        assert f"cell {cells[0][0]}, empty\ndescriptor error between elites: 0.1" in said
+        assert [text for text in errors(complaints) if "getImageData" not in text] == []
+
+
+def test_the_paths_of_all_elites(opened, server, known):
+    page, _, complaints = opened
+    seed, last = chosen_seed(page), known[0]["iterations"][-1]
+    archive = known[2][seed, last]
+    filled = [i for i, value in enumerate(archive["fitness"]) if value is not None]
+    found = server.json(f"/api/paths?iteration={last}&seed={seed}&start=0")
+    assert (found["done"], found["total"], found["next"]) == (len(filled), len(filled), None)
+    ends = [path[-1] for path in found["paths"]]
+    np.testing.assert_allclose(ends, [archive["descriptors"][i] for i in filled], atol=1e-3)
+    assert all(len(path) <= 40 for path in found["paths"])
+    before = picture(page, "#map")
+    page.locator("#paths").click()
+    page.wait_for_function(
+        "() => document.getElementById('paths').textContent === 'Hide all paths'"
+    )
+    page.locator("#paths").blur()
+    page.mouse.move(0, 0)
+    drawn(page)
+    assert picture(page, "#map") != before
+    page.locator("#iteration").fill("0")  # hides the paths of another archive
+    page.wait_for_function(
+        "() => document.getElementById('paths').textContent === 'Show all paths'"
+    )
+    assert page.locator("#paths").is_disabled()  # the policies of that iteration were removed
+    answer = server.get(f"/api/paths?iteration={last}&seed={seed}&start=999")
+    assert answer[0] == 404
+    assert errors(complaints) == []
+
+
+def test_a_tour_plays_cells_one_after_the_other(opened, known):
+    page, _, complaints = opened
+    seed, last = chosen_seed(page), known[0]["iterations"][-1]
+    first, second, third = places(known, seed, last, filled=True)[:3]
+    assert page.locator("#tour-play").is_disabled()
+    page.keyboard.down("Shift")
+    for _, share in (first, second, third):
+        click_map(page, share)
+    click_map(page, second[1])  # a second click removes it
+    page.keyboard.up("Shift")
+    assert page.locator("#tour-text").inner_text() == "2 cells"
+    assert page.locator("#watching").inner_text() == "Click a cell to play its elite."
+    page.locator("#speed").select_option("4")
+    page.locator("#tour-play").click()
+    for number, (cell, _) in enumerate((first, third), start=1):
+        page.wait_for_function(
+            "title => document.getElementById('elite-title').textContent === title",
+            arg=f"Elite of cell {cell}",
+        )
+        assert page.locator("#tour-text").inner_text() == f"stop {number} of 2"
+    page.wait_for_function("() => document.getElementById('tour-text').textContent === '2 cells'")
+    # The keyboard adds cells, too.
+    page.locator("#map").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+Enter")
+    assert page.locator("#tour-text").inner_text() in ("3 cells", "1 cell")
+    page.locator("#tour-clear").click()
+    assert page.locator("#tour-text").inner_text() == ""
+    assert errors(complaints) == []
+
+
+def test_two_runs_side_by_side(run, known, tmp_path):
+    """The second is a copy that was started at another time, so it is another run."""
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy, symlinks=True)
+    assert "are the same run" in complaint(elites("view", run, copy, "--no-browser"), 2)
+    sessions = json.loads((copy / "environment.json").read_text())
+    sessions[0]["time"] = "2020-01-01T00:00:00+00:00"
+    (copy / "environment.json").write_text(json.dumps(sessions))
+    with serving(run, copy) as server, browsing() as (page, asked, complaints):
+        page.goto(server.address)
+        ready(page)
+        other = server.json("/api/run")["beside"]
+        assert other["name"] == page.locator("#beside-name").inner_text() == "copy"
+        seed, last = chosen_seed(page), known[0]["iterations"][-1]
+        page.locator("#beside-seed").select_option(str(seed))
+        cell, share = places(known, seed, last, filled=True)[0]
+        click_map(page, share)
+        watched(page)
+        assert page.locator("#elite-title").inner_text() == f"run: elite of cell {cell}"
+        assert page.locator("#actor-title").inner_text() == f"copy: elite of cell {cell}"
+        assert numbers(page, "elite") == numbers(page, "actor")
+        assert any(f"run={other['id']}" in url and "/api/nearest" in url for url in asked)
+        # The second map plays, too, and the right stage can show the distilled policy.
+        page.locator("#beside-map").focus()
+        page.keyboard.press("ArrowRight")
+        assert page.locator("#selection").inner_text().startswith("cell ")
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            "t => document.getElementById('actor-title').textContent !== t", arg=f"copy: {cell}"
+        )
+        page.locator("#right").select_option("actor")
+        click_map(page, share)
+        watched(page)
+        assert page.locator("#actor-title").inner_text() == "Distilled policy, same descriptor"
+        for width in (1280, 900, 420):
+            page.set_viewport_size({"width": width, "height": 800})
+            drawn(page)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert errors(complaints) == []
+
+
 def test_the_keyboard_reaches_everything(opened):
     page, _, complaints = opened
     reached = set()
@@ -323,6 +500,7 @@ def test_the_keyboard_reaches_everything(opened):
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.name"))
     expected = {"seed", "colour", "map", "iteration", "fitness-low", "fitness-high", "mode"}
     expected |= {"request-button", "elite-stage", "actor-stage", "speed", "camera", "curve"}
+    expected |= {"paths"}
     assert expected <= reached, expected - reached
     page.locator("#map").focus()
     for _ in range(30):
@@ -524,14 +702,6 @@ def test_a_click_finds_the_cell_of_unequal_ranges(tmp_path):
         assert errors(complaints) == []
 
 
-PIXEL = """([x, y]) => {
-  const canvas = document.getElementById("map");
-  const box = canvas.getBoundingClientRect(), ratio = canvas.width / box.width;
-  const at = [(x - box.left) * ratio, (y - box.top) * ratio].map(Math.round);
-  return [...canvas.getContext("2d").getImageData(...at, 1, 1).data];
-}"""
-
-
 def test_the_cells_of_a_grid_are_rectangles(tmp_path):
     """A filled cell has one colour up to its corners, and is found there by the pointer."""
     path = tmp_path / "run"
@@ -592,6 +762,8 @@ def test_the_run_of_an_open_page_is_never_mixed_with_another(run, tmp_path):
     """When another server uses the same port, the page reloads and shows its run."""
     other = tmp_path / "other"
     succeed("train", "point_omni", "me", *SMOKE, "--output", other)
+    said = complaint(elites("view", run, other, "--no-browser"), 2)
+    assert "have different tasks" in said
     with browsing() as (page, _, _):
         with serving(run) as server:
             page.goto(server.address)

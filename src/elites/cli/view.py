@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import tyro
+
 from elites import packages
 from elites.cli.common import RunPath, shown, trusted_config
 from elites.runs import directory as directories
@@ -15,6 +17,9 @@ _LOCAL = "127.0.0.1"
 
 def view(
     run: RunPath,
+    beside: Annotated[
+        Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")
+    ] = None,
     export: Annotated[Path | None, shown("FILE", "none")] = None,
     cells: Annotated[tuple[int, ...], shown("INT ...", "none")] = (),
     rollouts: Annotated[int | None, shown("INT", "24")] = None,
@@ -24,10 +29,11 @@ def view(
     browser: bool = True,
     trust_task: bool = False,
 ) -> None:
-    """Show a run in the browser: map of the archive, moving robots, learning curves.
+    """Show one or two runs in the browser: map of the archive, moving robots, learning curves.
 
     Args:
         run: Run directory, or --pretrained MODEL. The run may still be training.
+        beside: A second run of the same task, to show beside the first.
         export: Write the page to this file, which needs no server to open, instead of serving it.
         cells: With --export, cells to record for the page.
         rollouts: With --export, number of cells to record, spread over the archive.
@@ -39,6 +45,7 @@ def view(
             contents as trusted. Needed for runs of other people.
     """
     directory = directories.existing(run)
+    others = [] if beside is None else [directories.existing(beside)]
     if export is None:
         if cells or rollouts is not None or seed is not None:
             raise ValueError("--cells, --rollouts and --seed are for --export")
@@ -46,8 +53,11 @@ def view(
     else:
         if host != _LOCAL or port is not None:
             raise ValueError("--host and --port are not for --export, which serves nothing")
+        if beside is not None:
+            raise ValueError("--export writes the page of one run. Name one run")
         _check_export(export, cells, rollouts)
-    trusted_config(directory, trust_task)
+    for shown_run in (directory, *others):
+        trusted_config(shown_run, trust_task)
     import jax
 
     jax.config.update("jax_platforms", "cpu")  # a GPU may be training
@@ -59,7 +69,7 @@ def view(
         return
     from elites.viewer import server
 
-    server.serve(directory, host, port, browser)
+    server.serve([directory, *others], host, port, browser)
 
 
 def _check_serving(host: str, port: int | None) -> None:

@@ -52,10 +52,10 @@ def _nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
     """
     if len(rows) < _FEW or rows.shape[1] > _FLAT:
         return _nearest_of_all(rows, points)
-    from scipy.spatial import cKDTree  # comes with JAX, and takes a while to load
+    from scipy.spatial import KDTree  # comes with JAX, and takes a while to load
 
-    distances, close = cKDTree(rows).query(points, _CLOSE)
-    close.sort(axis=1)
+    distances, close = KDTree(rows).query(points, _CLOSE)
+    close = np.sort(close, axis=1)
     offsets = (points[:, None, i] - rows[close, i] for i in range(rows.shape[1]))
     squares = functools.reduce(np.add, map(np.square, offsets))
     found = np.take_along_axis(close, squares.argmin(axis=1)[:, None], 1)[:, 0]

@@ -20,6 +20,7 @@ from elites.runs import drawing
 from elites.runs.archive_drawing import draw_archive
 from elites.runs.drawing import (
     COLOURS,
+    EMPTY,
     STYLES,
     band,
     colour_bar,
@@ -153,8 +154,22 @@ def additions(groups: Sequence[Group]) -> Any:
     return figure
 
 
+# Colours that the page replaces in a dark window, and the variables of its style sheet for them.
+_THEMED = {
+    "#ffffff": "paper",
+    "#000000": "ink",
+    EMPTY.lower(): "empty",
+    COLOURS[0].lower(): "blue",
+    COLOURS[7].lower(): "brown",
+}
+
+
 def save(figure: Any, path: Path) -> str:
-    """Write a figure to `path` as PDF, close it, and return it as SVG text for the report page."""
+    """Write a figure to `path` as PDF, close it, and return it as SVG text for the report page.
+
+    White, black and dark colours of the SVG are variables of the page, which is dark in a dark
+    window.
+    """
     with drawing.styled():
         with directories.replacing(path) as temporary:
             figure.savefig(temporary, metadata={"CreationDate": None})
@@ -164,7 +179,14 @@ def save(figure: Any, path: Path) -> str:
     plt.close(figure)
     text = buffer.getvalue()
     svg = text[text.index("<svg") :]
-    return re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
+    return re.sub(r"(fill|stroke): (#[0-9a-f]{6})", _themed, svg)
+
+
+def _themed(match: re.Match[str]) -> str:
+    """Return a style of an SVG, with a variable of the page if the page replaces its colour."""
+    name, colour = match.groups()
+    return f"{name}: var(--{_THEMED[colour]}, {colour})" if colour in _THEMED else match.group()
 
 
 def styled():

@@ -2,6 +2,7 @@
 
 - `data`: reads a run's data for the page from its files
 - `recording`: runs policies again and records their poses
+- `paths`: computes the paths of all elites of an archive
 - `player`: loads the policies of a run and records an elite or the actor
 - `api`: the endpoints of the page
 - `connections`: limits the connections, and refuses those without a token

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any
 
 from elites.runs.directory import RunDirectory, RunError
-from elites.viewer import data
+from elites.viewer import data, paths
 from elites.viewer.player import Player
 
 Query = dict[str, str]
@@ -23,7 +23,11 @@ def endpoints(run: RunDirectory, player: Player) -> dict[str, Callable[[Query], 
 
     def describe(query: Query):
         """Return the description of the run, and the shapes of its robot under the key `scene`."""
-        return {**data.describe(run), "scene": player.scene()}
+        return {
+            **data.describe(run),
+            "scene": player.scene(),
+            "has_paths": paths.has_paths(player.task),
+        }
 
     def archive(query: Query):
         """Return the archive of the seed and iteration that the query names."""
@@ -40,6 +44,14 @@ def endpoints(run: RunDirectory, player: Player) -> dict[str, Callable[[Query], 
     def request(query: Query):
         """Return recordings of the actor at the queried descriptor, and of the nearest elite."""
         return player.request(*snapshot(query), read_descriptor(query), *sender(query))
+
+    def nearest(query: Query):
+        """Return a recording of the elite nearest to the queried descriptor."""
+        return player.nearest(*snapshot(query), read_descriptor(query), *sender(query))
+
+    def trails(query: Query):
+        """Return the paths of some elites, from the one with the queried number on."""
+        return player.paths(*snapshot(query), read_integer(query, "start"))
 
     def film(query: Query):
         """Return a film of the elite in the queried cell, and of the actor beside it."""
@@ -61,9 +73,32 @@ def endpoints(run: RunDirectory, player: Player) -> dict[str, Callable[[Query], 
         "/api/metrics": metrics,
         "/api/watch": watch,
         "/api/request": request,
+        "/api/nearest": nearest,
+        "/api/paths": trails,
         "/api/film": film,
     }
     return {path: _for_this_run(run, player, endpoint) for path, endpoint in known.items()}
+
+
+def shared(players: Sequence[Player]) -> dict[str, Callable[[Query], Any]]:
+    """Return the endpoints of a page that shows one run, or two side by side.
+
+    A query names the run that it asks for by its id, under the key `run`. Without it, the first run
+    answers. The description of the first run contains that of the second under the key `beside`.
+    """
+    tables = {player.identity: endpoints(player.run, player) for player in players}
+    first, *others = tables
+
+    def choose(path: str) -> Callable[[Query], Any]:
+        """Return the endpoint at a path, which answers for the run that a query names."""
+        return lambda query: tables.get(query.get("run", first), tables[first])[path](query)
+
+    def describe(query: Query):
+        """Return the description of the first run, with that of the run beside it."""
+        beside = [tables[identity]["/api/run"]({}) for identity in others]
+        return {**tables[first]["/api/run"](query), "beside": beside[0] if beside else None}
+
+    return {**{path: choose(path) for path in tables[first]}, "/api/run": describe}
 
 
 def _for_this_run(

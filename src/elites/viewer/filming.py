@@ -121,7 +121,7 @@ def of(
     rate = _RATE if len(recordings) < 3 else _PANEL_RATE
     every = max(round(speed / rate / scene.dt), 1)
     frames = [*range(0, most - 1, every), most - 1]
-    takes = _takes(task, scene, casting, recordings, kind)
+    takes = _takes(scene, casting, recordings, kind)
     pictures = _pictures(scene, takes, frames, kind, size)
     return Film(pictures, len(frames), every * scene.dt / speed)
 
@@ -163,9 +163,7 @@ def _ends_at_descriptor(recording: Recording) -> bool:
     return bool(np.median(inside) < 0.05 + 0.01 * np.abs(places).max())
 
 
-def _takes(
-    task: Task, scene: Scene, casting: Casting, recordings: list[Recording], kind: Layout
-) -> list[Take]:
+def _takes(scene: Scene, casting: Casting, recordings: list[Recording], kind: Layout) -> list[Take]:
     """Return the recordings with their titles and colours.
 
     Robots in one world have the colour of the direction in which they end.
@@ -178,8 +176,8 @@ def _takes(
             colours = shapes.tinted(scene, float(np.arctan2(y, x) / (2 * np.pi)) % 1.0)
         else:
             colours = shapes.body_colours(scene)
-        if recording.steps < task.episode_length:
-            title = f"{title}, fell at step {recording.steps}"
+        if recording.ending is not None:
+            title = f"{title}, {recording.ending} at step {recording.steps}"
         takes.append(Take(title, recording.poses, colours))
     return takes
 

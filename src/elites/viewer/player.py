@@ -19,9 +19,11 @@ from elites.runs.checkpoint import WEIGHTS, CheckpointError
 from elites.runs.directory import RunDirectory, RunError
 from elites.tasks.scenes import scene_of
 from elites.training import Elites, Run
-from elites.viewer import data, filming
+from elites.viewer import data, filming, paths
 from elites.viewer.data import NotFoundError, to_lists
 from elites.viewer.recording import RecordingRequest, actor_request, record
+
+_KEPT_CHUNKS = 64  # of the paths of elites
 
 
 class Player:
@@ -38,6 +40,7 @@ class Player:
         self._latest_lock = threading.Lock()
         self._latest: dict[str, int] = {}  # number of the latest request of each page
         self._loaded: dict[int, Run] = {}
+        self._paths: dict[tuple[int, int, int], dict[str, Any]] = {}
         self._load_newest()
 
     def _load_newest(self) -> None:
@@ -92,14 +95,11 @@ class Player:
     def _record(self, *requests: RecordingRequest | None) -> list[dict[str, Any] | None]:
         """Return recordings of at most two policies, one for each request. See `record`.
 
-        Raises a RunError if the rollout fails. The message names the line of the user's code, if
-        the task is the user's own.
+        Raises a RunError if the rollout fails.
         """
-        try:
+        with _explained():
             found = record(self.task, *requests)
             return [None if recording is None else recording.to_json() for recording in found]
-        except Exception as error:
-            raise RunError(f"the rollout failed: {references.described(error)}") from error
 
     @contextlib.contextmanager
     def _rollout(self, page: str, count: int) -> Iterator[None]:
@@ -171,6 +171,40 @@ class Player:
             stored = _stored(result.archive, nearest.cell)
             return {"elite": {**(elite or {}), **stored}, "actor": actor}
 
+    def nearest(
+        self, iteration: int, seed: int, descriptor: list[float], page: str = "", count: int = 0
+    ) -> dict[str, Any]:
+        """Return a recording of the elite nearest to any descriptor, under the key `elite`.
+
+        `page` is the id of the page that asks, and `count` the number of its request.
+        """
+        requested = self._check_descriptor(descriptor, inside=False)
+        with self._rollout(page, count):
+            result = self._load(iteration).seed(data.seed_index(self.run, seed))
+            if not len(result.archive):
+                raise NotFoundError(f"the archive of seed {seed} is empty")
+            nearest = result.archive.nearest(requested)
+            policy = RecordingRequest(nearest.network, nearest.policy, requested)
+            elite = self._record(policy)[0]
+            return {"elite": {**(elite or {}), **_stored(result.archive, nearest.cell)}}
+
+    def paths(self, iteration: int, seed: int, start: int) -> dict[str, Any]:
+        """Return the paths of some elites of an archive, from number `start` on.
+
+        See `elites.viewer.paths.chunk`. Results are kept, because a page asks for them repeatedly.
+        """
+        if not paths.has_paths(self.task):
+            raise NotFoundError(f"the episodes of {self.task.name} have no paths")
+        key = (iteration, seed, start)
+        with self._rollout_lock:
+            if key not in self._paths:
+                result = self._load(iteration).seed(data.seed_index(self.run, seed))
+                with _explained():
+                    found = paths.chunk(self.task, result.archive, start)
+                kept = list(self._paths.items())[-_KEPT_CHUNKS:]
+                self._paths = {**dict(kept), key: found}
+            return self._paths[key]
+
     def film(
         self, iteration: int, seed: int, cell: int, descriptor: list[float] | None = None
     ) -> dict[str, Any]:
@@ -191,8 +225,11 @@ class Player:
             film = filming.of(self.task, casting)
         return {"gif": base64.b64encode(movie.gif(film.pictures, film.seconds)).decode("ascii")}
 
-    def _check_descriptor(self, descriptor: list[float]) -> np.ndarray:
-        """Return a descriptor as an array [D]. Raises a ValueError if the task cannot have it."""
+    def _check_descriptor(self, descriptor: list[float], inside: bool = True) -> np.ndarray:
+        """Return a descriptor as an array [D]. Raises a ValueError if the task cannot have it.
+
+        With `inside`, it must lie between the bounds. Elites may lie outside of them.
+        """
         task = self.task
         if len(descriptor) != task.descriptor_size:
             raise ValueError(
@@ -203,7 +240,7 @@ class Player:
         if not np.isfinite(requested).all():
             raise ValueError(f"a descriptor must have finite numbers, got {descriptor}")
         low, high = task.descriptor_low, task.descriptor_high
-        if (requested < low).any() or (requested > high).any():
+        if inside and ((requested < low).any() or (requested > high).any()):
             raise ValueError(
                 f"a descriptor of {task.name} lies between {low} and {high}, got {descriptor}"
             )
@@ -233,6 +270,20 @@ class Player:
                 f"the policies of iteration {iteration} are not kept. Policies are kept for "
                 f"{' and '.join(map(str, kept)) or 'no iteration'}"
             )
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Raise a RunError if a rollout inside the `with` block fails.
+
+    The message names the line of the user's code, if the task is the user's own.
+    """
+    try:
+        yield
+    except NotFoundError:
+        raise
+    except Exception as error:
+        raise RunError(f"the rollout failed: {references.described(error)}") from error
 
 
 def _stored(archive: Elites, cell: int) -> dict[str, Any]:

@@ -20,11 +20,15 @@ import numpy as np
 from elites.core import networks
 from elites.core.networks import MLP
 from elites.core.types import Evaluation, Outside, padded_size
+from elites.rendering import shapes
 from elites.tasks import rollout
 from elites.tasks.scenes import scene_of
 from elites.tasks.task import Task, TaskState
 from elites.training import SeedResult
 from elites.viewer.data import to_lists
+
+_FALLEN_HEIGHT = 0.75  # share of the trunk's height at the start, below which the robot fell
+_FALLEN_ANGLE = 0.8  # radians between the trunk's vertical at the start and at the end
 
 
 class RecordingRequest(NamedTuple):
@@ -44,6 +48,7 @@ class Recording(NamedTuple):
     requested: np.ndarray  # [D]
     reached: np.ndarray  # [D]
     error: float
+    ending: str | None  # "fell" or "ended" if the episode ended early
     poses: np.ndarray | None  # [steps + 1, B, 7], or None if there is nothing to draw
     path: np.ndarray | None  # [steps + 1, D] descriptors of the states
 
@@ -53,6 +58,7 @@ class Recording(NamedTuple):
             "fitness": self.fitness if self.valid else None,
             "valid": self.valid,
             "steps": self.steps,
+            "ending": self.ending,
             "requested": to_lists(self.requested),
             "reached": to_lists(self.reached) if self.valid else None,
             "error": self.error if self.valid else None,
@@ -91,6 +97,7 @@ def _recording(task: Task, requested: np.ndarray, evaluation, measured, row: int
     """
     steps, (poses, path) = int(evaluation.steps[row]), measured
     reached = evaluation.descriptors[row]
+    own = None if poses is None else poses[: steps + 1, row]
     return Recording(
         float(evaluation.fitness[row]),
         bool(evaluation.valid[row]),
@@ -98,10 +105,33 @@ def _recording(task: Task, requested: np.ndarray, evaluation, measured, row: int
         requested,
         reached,
         float(np.linalg.norm(rollout.problem(task).weights * (reached - requested))),
-        None if poses is None else poses[: steps + 1, row],
+        _ending(task, own) if steps < task.episode_length else None,
+        own,
         # A mean descriptor has no path: those of the single states do not lead to it.
         path[: steps + 1, row] if task.episode_descriptor == "final" else None,
     )
+
+
+def _ending(task: Task, poses: np.ndarray | None) -> str:
+    """Return "fell" if a robot that ended early lies low or is tipped over, otherwise "ended".
+
+    `poses` [T, B, 7] are those of its bodies, of which the first is the trunk. A task does not say
+    why it ends an episode, so the trunk is compared with that of the first state.
+    """
+    if poses is None:
+        return "ended"
+    start, end, ground = poses[0, 0], poses[-1, 0], _ground(task)
+    sank = end[2] - ground < _FALLEN_HEIGHT * max(start[2] - ground, 0.0)
+    up = shapes.rotations(np.stack([start[3:], end[3:]]))[:, 2, :]  # "up" as the trunk sees it
+    tipped = float(up[0] @ up[1]) < np.cos(_FALLEN_ANGLE)
+    return "fell" if sank or tipped else "ended"
+
+
+@functools.lru_cache(maxsize=8)
+def _ground(task: Task) -> float:
+    """Return the height of the floor of a task's scene. Scenes can be slow to make."""
+    scene = scene_of(task)
+    return 0.0 if scene is None else shapes.ground(scene)
 
 
 def _outside(runner: Outside, network: MLP, policies: np.ndarray) -> tuple[Evaluation, Any]:

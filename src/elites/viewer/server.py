@@ -23,7 +23,7 @@ import secrets
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -38,7 +38,7 @@ from starlette.routing import Route
 from elites import output
 from elites.runs.directory import RunDirectory, RunError
 from elites.viewer import data
-from elites.viewer.api import endpoints, page_files
+from elites.viewer.api import page_files, shared
 from elites.viewer.connections import HEADERS, Connection, Gate, Limits, affordable
 from elites.viewer.player import Player
 from elites.words import plain
@@ -58,8 +58,8 @@ KINDS = {
 # ----------------------------------------------------------------------------------- application
 
 
-def application(run: RunDirectory, player: Player, guard: Guard) -> Any:
-    """Return the ASGI application that serves a run's page. The guard checks every request."""
+def application(players: Sequence[Player], guard: Guard) -> Any:
+    """Return the ASGI application that serves a page of runs. The guard checks every request."""
     files = page_files()
 
     def page(request: Request) -> Response:
@@ -95,7 +95,7 @@ def application(run: RunDirectory, player: Player, guard: Guard) -> Any:
     routes = [
         Route("/", page),
         Route("/static/{name:path}", file),
-        *(Route(path, handler(endpoint)) for path, endpoint in endpoints(run, player).items()),
+        *(Route(path, handler(endpoint)) for path, endpoint in shared(players).items()),
     ]
     errors = {HTTPException: lambda _, e: _refusal(e.status_code, e.detail)}
     return guard.wrap(Starlette(routes=routes, exception_handlers=errors))  # pyright: ignore[reportArgumentType]
@@ -275,19 +275,43 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+def _compile(players: Sequence[Player]) -> None:
+    """Compile the rollouts of all players, one after the other."""
+    for player in players:
+        player.compile()
+
+
+def _players(runs: Sequence[RunDirectory]) -> list[Player]:
+    """Return the players of runs. Problems with the runs are reported before anything is served."""
+    players = []
+    for run in runs:
+        players.append(Player(run))
+        data.describe(run)
+        if data.iterations(run):
+            data.cells(run)
+    if len({player.identity for player in players}) < len(players):
+        raise ValueError(f"{runs[0].path} and {runs[1].path} are the same run. Name two runs")
+    bounds = {(p.task.name, *p.task.descriptor_low, *p.task.descriptor_high) for p in players}
+    if len(bounds) > 1:
+        raise ValueError(
+            f"{runs[0].path} and {runs[1].path} have different tasks or descriptor bounds. Only "
+            "runs of one task can be shown side by side"
+        )
+    return players
+
+
 def serve(
-    run: RunDirectory, host: str = LOCAL, port: int | None = None, open_browser: bool = True
+    runs: Sequence[RunDirectory],
+    host: str = LOCAL,
+    port: int | None = None,
+    open_browser: bool = True,
 ) -> None:
-    """Serve the page of a run on a host and port until the process is interrupted.
+    """Serve the page of a run, or of two side by side, until the process is interrupted.
 
     Prints the address. If `open_browser` is true, also opens it in the browser.
     """
     host = LOCAL if host == "localhost" else host
-    # Problems with the run are reported before anything is served.
-    player = Player(run)
-    data.describe(run)
-    if data.iterations(run):
-        data.cells(run)
+    players = _players(runs)
     with contextlib.closing(bind(host, port)) as listener:
         bound = listener.getsockname()[1]
         token = None if host == LOCAL else secrets.token_urlsafe(16)
@@ -296,10 +320,11 @@ def serve(
         address = f"http://{shown}:{bound}/" + (f"?token={token}" if token else "")
         guard = Guard(host, bound, token)
         gate = Gate(token, guard.cookie, output.complain, affordable(Limits()))
-        server = Server(application(run, player, guard), gate)
-        compiling = threading.Thread(target=player.compile, daemon=True)
+        server = Server(application(players, guard), gate)
+        compiling = threading.Thread(target=_compile, args=(players,), daemon=True)
         compiling.start()
-        print(f"{run.path}: {address}  (stop with Ctrl-C)", flush=True)
+        names = " and ".join(str(run.path) for run in runs)
+        print(f"{names}: {address}  (stop with Ctrl-C)", flush=True)
         if open_browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):

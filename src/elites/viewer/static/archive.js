@@ -10,31 +10,42 @@ import { axisLabel, iteration, markedCells, seed, state } from "./state.js";
 const CACHE_SIZE = 400;
 const cache = new Map(); // archives by seed, iteration and evaluation
 
-/** Map of the archive. A click on the map sends the event "pick" to its canvas. */
+/**
+ * Map of the archive. Its canvas gets the event "pick" for a click, "archive" for another archive,
+ * "shade" for other colours and "trajectories" for other recordings.
+ */
 export const map = createMap($("map"), $("tooltip"), {
-  onPick: (cell, values) => $("map").dispatchEvent(new CustomEvent("pick", { detail: { cell, values } })),
+  onPick: (cell, values, extend) => send("pick", { cell, values, extend }),
   onSelect: selectCell,
-  describe: describeCell,
+  describe: (cell) => describeCell(state.run, state.archive, cell),
 });
+
+const send = (name, detail) => $("map").dispatchEvent(new CustomEvent(name, { detail }));
 
 /** Select a cell on the map, and announce the values of the cell to screen readers. */
 export function selectCell(cell) {
   map.select(cell);
-  $("selection").textContent = describeCell(cell).replaceAll("\n", ", ");
+  announce(state.run, state.archive, cell);
 }
 
-/** Return a text with the values of a cell of the shown archive, one value per line. */
-function describeCell(cell) {
-  const { run, archive } = state;
-  if (archive.fitness[cell] === null) return `cell ${cell}, empty`;
+/** Announce the values of a cell of an archive to screen readers. */
+export function announce(run, archive, cell) {
+  $("selection").textContent = describeCell(run, archive, cell).replaceAll("\n", ", ");
+}
+
+/** Return a text with the values of a cell of an archive, one value per line. */
+export function describeCell(run, archive, cell) {
+  const between = archive.between_error?.[cell] ?? null;
+  const betweenLines = between === null ? [] : [`descriptor error between elites: ${formatNumber(between)}`];
+  if (archive.fitness[cell] === null) return [`cell ${cell}, empty`, ...betweenLines].join("\n");
   const lines = [`cell ${cell}`, `fitness: ${formatNumber(archive.fitness[cell])}`];
   archive.descriptors[cell].forEach((value, i) => lines.push(`${axisLabel(i)}: ${formatNumber(value)}`));
   lines.push(`added by ${run.origins[archive.origin[cell]]} at iteration ${archive.born[cell]}`);
-  const marked = markedCells();
+  const marked = markedCells(archive);
   if (marked) lines.push(`${marked.has(cell) ? "has a" : "has no"} ${exported ? "recording" : "policy in this run"}`);
   const error = archive.actor_error?.[cell] ?? null;
   if (error !== null) lines.push(`descriptor error of the distilled policy: ${formatNumber(error)}`);
-  return lines.join("\n");
+  return [...lines, ...betweenLines].join("\n");
 }
 
 /** Load the archive of the chosen seed and iteration, and show it on the map. */
@@ -63,6 +74,7 @@ export async function showArchive() {
   offerColours();
   showColours();
   filterByFitness();
+  send("archive");
 }
 
 /**
@@ -103,6 +115,7 @@ export function showColours() {
   const shade = currentShade();
   map.setShade(shade);
   showLegend(shade);
+  send("shade", shade);
 }
 
 /**
@@ -113,6 +126,7 @@ export function showTrajectories() {
   const { shown } = state;
   const belong = shown && shown.seed === seed() && shown.iteration === iteration();
   map.setTrajectories(belong ? shown.trajectories : []);
+  send("trajectories", shown?.trajectories ?? []);
 }
 
 /**
@@ -136,5 +150,6 @@ export function filterByFitness(event) {
   // A slider at its end excludes nothing, not even values beyond the colour scale.
   const least = from.value === from.min ? -Infinity : value(from);
   const most = to.value === to.max ? Infinity : value(to);
-  map.setFilter((cell) => archive.fitness[cell] >= least && archive.fitness[cell] <= most);
+  const passes = (fitness) => fitness === null || (fitness >= least && fitness <= most);
+  map.setFilter((cell) => passes(archive.fitness[cell]));
 }

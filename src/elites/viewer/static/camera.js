@@ -5,6 +5,8 @@ import { onGesture } from "./pointer.js";
 const KEYS = { ArrowLeft: { around: -0.15 }, ArrowRight: { around: 0.15 }, ArrowUp: { above: 0.1 },
   ArrowDown: { above: -0.1 }, "+": { closer: 1.2 }, "=": { closer: 1.2 }, "-": { closer: 1 / 1.2 } };
 
+const FILLED = 0.88; // share of the picture's width or height that the box takes
+
 /** Initial orbit: angles around the target and above the ground in radians, distance relative to the view. */
 export const INITIAL_ORBIT = { around: -2.1, above: 0.5, distance: 1 };
 
@@ -21,12 +23,31 @@ export function changeOrbit(orbit, { around = 0, above = 0, closer = 1 }) {
 }
 
 /**
- * Place a camera on an orbit around its target, and return the distance between the two. `radius`
- * is the radius of the sphere around the target that the camera shows, and `ground` the height of the
+ * Return the distance at which a camera on an orbit sees all of a box around its target. `half` is
+ * half the size of the box.
+ */
+function fittingDistance(camera, { around, above }, half) {
+  const vertical = FILLED * Math.tan((camera.fov * Math.PI) / 360);
+  const horizontal = vertical * camera.aspect;
+  const [ca, sa, ce, se] = [Math.cos(around), Math.sin(around), Math.cos(above), Math.sin(above)];
+  let distance = 0;
+  for (let corner = 0; corner < 8; corner++) {
+    const [x, y, z] = [half.x, half.y, half.z].map((size, axis) => ((corner >> axis) & 1 ? size : -size));
+    const right = Math.abs(-sa * x + ca * y);
+    const up = Math.abs(-ca * se * x - sa * se * y + ce * z);
+    const nearer = ca * ce * x + sa * ce * y + se * z;
+    distance = Math.max(distance, nearer + right / horizontal, nearer + up / vertical);
+  }
+  return distance;
+}
+
+/**
+ * Place a camera on an orbit around its target, and return the distance between the two. `half` is
+ * half the size of the box around the target that the camera shows, and `ground` the height of the
  * floor, which the camera stays above.
  */
-export function placeCamera(camera, orbit, target, radius, robotSize, ground) {
-  const distance = (orbit.distance * radius) / Math.tan((camera.fov * Math.PI) / 360);
+export function placeCamera(camera, orbit, target, half, robotSize, ground) {
+  const distance = orbit.distance * fittingDistance(camera, orbit, half);
   const flat = Math.cos(orbit.above) * distance;
   camera.position.set(
     target.x + Math.cos(orbit.around) * flat,

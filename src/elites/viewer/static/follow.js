@@ -1,6 +1,7 @@
 // Follow a run that is still training.
 
-import { showArchive } from "./archive.js";
+import { showArchive, showColours } from "./archive.js";
+import { updateBeside } from "./beside.js";
 import { $ } from "./dom.js";
 import { showMessage } from "./messages.js";
 import { showCurves, updateMetrics } from "./metrics.js";
@@ -55,6 +56,7 @@ export async function catchUp() {
     planned_iterations: now.planned_iterations,
   };
   setIterations(now.iterations);
+  if (await updateBeside(now.beside)) showColours();
   if (changed || !state.archive || iteration() !== before) await showArchive();
   $("iteration-value").textContent = `${iteration()} of ${state.run.planned_iterations}`;
   if (await updateMetrics()) showCurves();

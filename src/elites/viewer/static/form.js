@@ -9,7 +9,7 @@ import { axisLabel, state } from "./state.js";
 export function buildForm() {
   const { low, axes, actor_conditioned: conditioned } = state.run;
   $("request-numbers").replaceChildren(...low.map((_, axis) => createInput(axis)));
-  $("request").hidden = exported || !conditioned;
+  $("request").hidden = $("mode-request").hidden = exported || !conditioned;
   const pairs = low.flatMap((_, i) =>
     low.slice(i + 1).map((_, k) => [`${i},${i + k + 1}`, `${axes[i].name} and ${axes[i + k + 1].name}`]));
   fillSelect($("axes"), pairs);
@@ -47,5 +47,5 @@ export function writeDescriptor(values) {
   }
 }
 
-/** Return whether a click on the map requests the descriptor there instead of playing the elite. */
-export const clickRequests = () => new FormData($("request")).get("mode") === "request";
+/** Return what a click on the map does: "watch", "request" or "tour". */
+export const clickMode = () => document.querySelector("input[name=mode]:checked").value;

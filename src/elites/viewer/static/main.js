@@ -1,6 +1,7 @@
 // Start of the page: load the run, show its newest archive, and follow it.
 
 import { map, showArchive } from "./archive.js";
+import { buildBeside } from "./beside.js";
 import { connectControls } from "./controls.js";
 import { $, fillSelect } from "./dom.js";
 import { INTERVAL, checkIterations, follow, newestPlayable } from "./follow.js";
@@ -11,6 +12,7 @@ import { bestSeed, showCurves, updateMetrics } from "./metrics.js";
 import { exported, get, setRun } from "./requests.js";
 import { buildStages } from "./stages.js";
 import { state } from "./state.js";
+import { showTour } from "./tour.js";
 import { clearStages } from "./watch.js";
 
 /** Load the run from the server and show it. Throws an Error if the run has no archive yet. */
@@ -31,8 +33,10 @@ async function load() {
   const cells = await get("/api/cells");
   state.fitnessRange = cells.fitness_range;
   map.setCells(run, cells);
+  await buildBeside(run.beside);
   buildStages();
   clearStages();
+  showTour();
   $("seed").value = await bestSeed();
   await showArchive();
   await updateMetrics();

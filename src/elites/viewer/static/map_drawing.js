@@ -1,7 +1,7 @@
 // Draw the map: Voronoi cells or a grid in two dimensions, bars in one, points in two axes of more.
 
 import { prepareCanvas } from "./canvas.js";
-import { namedColour, themeColour, viridis } from "./colours.js";
+import { namedColour, scaleColour, themeColour } from "./colours.js";
 import { drawAxes, fitnessAxis } from "./map_axes.js";
 import { cellPosition, descriptorPosition, descriptorSize, isFilled, mapFrame, toCanvas, toUnit } from "./map_view.js";
 
@@ -20,7 +20,9 @@ export function drawMap(map) {
   if (descriptorSize(map) === 2) drawCells(map, context, f);
   else if (descriptorSize(map) === 1) drawBars(map, context, f);
   else drawPoints(map, context, f);
+  drawPaths(map, context, f);
   for (const trajectory of map.trajectories) drawTrajectory(map, context, f, trajectory);
+  map.stops.forEach((cell, i) => drawStop(map, context, f, cell, i + 1));
   context.restore();
   drawAxes(map, context, f);
   // For developer tools and benchmarks/viewer.py. Only the latest measure is kept.
@@ -53,12 +55,13 @@ function rectangle(map, centroid) {
   return path;
 }
 
-/** Return the CSS colour of a cell of the map, or null if the cell has no value. */
-function cellColour({ shade }, cell) {
-  const value = shade.values?.[cell];
+/** Return the CSS colour of a cell of the map, or null if the cell has no value to show. */
+function cellColour(map, cell) {
+  const { shade } = map;
+  const value = isFilled(map, cell) || shade.alsoEmpty ? shade.values?.[cell] : null;
   if (value === null || value === undefined) return null;
   if (shade.kind === "name") return value < 0 ? null : namedColour(value);
-  return viridis((value - shade.low) / (shade.high - shade.low || 1));
+  return scaleColour(value, shade);
 }
 
 function drawCells(map, context, f) {
@@ -71,7 +74,7 @@ function drawCells(map, context, f) {
   context.lineWidth = Math.min(0.6, (20 * view.zoom) / Math.sqrt(outlines.length)) / Math.max(...scale);
   context.strokeStyle = background;
   for (let cell = 0; cell < outlines.length; cell++) {
-    const colour = isFilled(map, cell) ? cellColour(map, cell) : null;
+    const colour = cellColour(map, cell);
     const faded = colour !== null && !map.passes(cell);
     context.fillStyle = colour === null || faded ? empty : colour;
     context.fill(outlines[cell]);
@@ -110,7 +113,7 @@ function drawBars(map, context, f) {
     const filled = isFilled(map, cell);
     const height = Math.max(filled ? ((map.archive.fitness[cell] - low) / (high - low)) * f.height : 0, 3);
     context.globalAlpha = filled && !map.passes(cell) ? FADED : 1;
-    context.fillStyle = (filled && cellColour(map, cell)) || empty;
+    context.fillStyle = cellColour(map, cell) ?? empty;
     context.fillRect(left, f.top + f.height - height, Math.max(right - left - 0.5, 0.5), height);
     if (cell === map.selected) {
       context.strokeStyle = text;
@@ -135,6 +138,30 @@ function drawPoints(map, context, f) {
     drawDot(context, ...position, radius, cellColour(map, cell) ?? "gray", border);
   }
   context.globalAlpha = 1;
+}
+
+/** Draw the paths of all elites as faint lines, thinner the more there are. */
+function drawPaths(map, context, f) {
+  context.strokeStyle = themeColour("text");
+  context.globalAlpha = map.paths.length > 200 ? 0.2 : 0.4;
+  context.lineWidth = 1;
+  for (const path of map.paths) {
+    context.beginPath();
+    for (const descriptor of path) context.lineTo(...toCanvas(map, ...descriptorPosition(map, descriptor), f));
+    context.stroke();
+  }
+  context.globalAlpha = 1;
+}
+
+/** Draw the number of a stop of the tour on its cell. */
+function drawStop(map, context, f, cell, number) {
+  const [x, y] = toCanvas(map, ...cellPosition(map, cell), f);
+  drawDot(context, x, y, 8, themeColour("background"), themeColour("text"));
+  context.fillStyle = themeColour("text");
+  context.font = "bold 10px system-ui, sans-serif";
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.fillText(number, x, y);
 }
 
 /**

@@ -1,7 +1,6 @@
 // Pointer, wheel and keyboard on the map.
 
-import { bringIntoView, cellAt, cellPosition, isInFrame, mapFrame, moveView, neighbour, resetView, toCanvas,
-  valuesAt, zoomView } from "./map_view.js";
+import { bringIntoView, cellAt, isInFrame, moveView, neighbour, resetView, valuesAt, zoomView } from "./map_view.js";
 import { onGesture, positionOn } from "./pointer.js";
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
@@ -23,36 +22,38 @@ export function onMapPointer(map, tooltip, repaint, { onPick }) {
       move(dx, dy);
       zoomView(map, factor, x, y);
     },
-    onClick(x, y) {
+    onClick(x, y, shift) {
       if (!map.run || !map.archive || !isInFrame(map, x, y)) return;
       tooltip.hide(); // it would cover the drawn trajectory
-      onPick(cellAt(map, x, y), valuesAt(map, x, y));
+      onPick(cellAt(map, x, y), valuesAt(map, x, y), shift);
     },
   });
   canvas.addEventListener("pointermove", (event) => {
     if (!map.run || isBusy()) return;
     const [x, y] = positionOn(canvas, event);
     const cell = cellAt(map, x, y);
-    if (cell >= 0) tooltip.show(cell, x, y);
+    if (cell >= 0) tooltip.show(cell);
     else tooltip.hide();
   });
   for (const name of ["pointerleave", "blur"]) canvas.addEventListener(name, tooltip.hide);
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
+    tooltip.hide();
     zoomView(map, Math.exp(-event.deltaY * 0.0015), ...positionOn(canvas, event));
     repaint();
   }, { passive: false });
 }
 
 /**
- * React to the keyboard on the map: arrows select a cell, Enter picks it, "n" selects the next cell
+ * React to the keyboard on the map: arrows select a cell, Enter picks it, also with the shift key, "n" selects the next cell
  * with a recording. Plus, minus and 0 zoom.
  */
 export function onMapKeyboard(map, tooltip, repaint, { onPick, onSelect }) {
   function select(cell) {
     onSelect(cell);
     bringIntoView(map, cell);
-    tooltip.show(cell, ...toCanvas(map, ...cellPosition(map, cell), mapFrame(map)));
+    tooltip.hide(); // the view may have moved
+    tooltip.show(cell);
   }
   function zoom(factor) {
     zoomView(map, factor);
@@ -61,7 +62,7 @@ export function onMapKeyboard(map, tooltip, repaint, { onPick, onSelect }) {
   function play(event) {
     if (map.selected < 0 || event.repeat) return;
     tooltip.hide();
-    onPick(map.selected, Object.fromEntries(Object.entries(map.cells.centroids[map.selected])));
+    onPick(map.selected, { ...map.cells.centroids[map.selected] }, event.shiftKey);
   }
   function selectMarked() {
     const order = [...(map.marked ?? [])].sort((a, b) => a - b);

@@ -27,6 +27,12 @@ export function extent(values) {
   return low <= high ? [low, high] : [0, 1];
 }
 
+/** Return the value below which a share of some numbers lies, or 0 if there are none. */
+export function quantile(values, share) {
+  const sorted = values.filter((v) => v !== null && v !== undefined).sort((a, b) => a - b);
+  return sorted[Math.floor(share * (sorted.length - 1))] ?? 0;
+}
+
 /** Return the ticks of an axis from `low` to `high`: about `count` pairs [round number, text]. */
 export function ticks(low, high, count) {
   const rough = (high - low) / count;

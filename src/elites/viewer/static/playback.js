@@ -46,13 +46,19 @@ export function stopPlayback() {
   $("play").textContent = "Play";
 }
 
-/** Show the frame for the time `now`, in milliseconds, and schedule the next one. */
+/**
+ * Show the frame for the time `now`, in milliseconds, and schedule the next one. After the last frame,
+ * the slider gets the event "ended".
+ */
 function advance(now) {
   const { playback, run } = state;
   if (!playback.playing) return;
   const passed = Math.min((now - playback.last) / 1000, MAX_GAP);
   playback.last = now;
   showFrame(playback.frame + (passed / run.scene.dt) * Number($("speed").value));
-  if (playback.frame >= playback.frames - 1) return stopPlayback();
+  if (playback.frame >= playback.frames - 1) {
+    stopPlayback();
+    return $("frame").dispatchEvent(new Event("ended"));
+  }
   playback.request = requestAnimationFrame(advance);
 }

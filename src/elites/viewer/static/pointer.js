@@ -3,7 +3,7 @@
 const CLICK_DISTANCE = 4; // pixels that the pointer may move during a click
 
 /**
- * Call `onDrag(dx, dy)`, `onPinch(factor, x, y, dx, dy)` and `onClick(x, y)` for gestures on a canvas.
+ * Call `onDrag(dx, dy)`, `onPinch(factor, x, y, dx, dy)` and `onClick(x, y, shift)` for gestures on a canvas.
  * Positions are in CSS pixels of the canvas; a pinch is centred between the two fingers. A gesture that
  * has moved does not end as a click. Returns a function that says whether a drag or pinch is under way.
  */
@@ -41,7 +41,7 @@ export function onGesture(canvas, { onDrag, onPinch, onClick }) {
   });
   canvas.addEventListener("pointerup", (event) => {
     if (!pointers.delete(event.pointerId)) return;
-    if (isClick) onClick?.(...positionOn(canvas, event));
+    if (isClick) onClick?.(...positionOn(canvas, event), event.shiftKey);
     isClick = false;
   });
   for (const name of ["pointercancel", "lostpointercapture"]) {

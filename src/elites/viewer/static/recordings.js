@@ -14,7 +14,7 @@ export function showRecording(who, recording, title, reason) {
   const note = recording && state.stages ? "" : recording ? state.noStages : reason || state.noStages;
   $(`${who}-note`).textContent = note;
   $(`${who}-note`).hidden = !note;
-  const rows = recording ? numbersOf(who, recording) : [];
+  const rows = recording ? numbersOf(recording) : [];
   const elements = rows.flatMap(([name, value]) => [createElement("dt", name), createElement("dd", value)]);
   $(`${who}-numbers`).replaceChildren(...elements);
 }
@@ -23,13 +23,13 @@ export function showRecording(who, recording, title, reason) {
  * Return the rows [name, value] of the table below a stage: fitness, descriptors, error and steps
  * of a recording.
  */
-function numbersOf(who, recording) {
-  const { run } = state;
+function numbersOf(recording) {
+  const run = recording.run ?? state.run;
   const rows = [];
   const known = recording.stored_fitness ?? evaluatedFitness(recording.requested);
   const differs = known !== undefined && recording.fitness !== null
     && Math.abs(known - recording.fitness) > 1e-4 * Math.abs(known);
-  const source = who === "elite" ? "stored" : "evaluated";
+  const source = recording.stored_fitness === undefined ? "evaluated" : "stored";
   if (!recording.valid) rows.push(["failed", "the simulation diverged"]);
   rows.push(["fitness", formatNumber(recording.fitness) + (differs ? ` (${source}: ${formatNumber(known)})` : "")]);
   const [stored, requested] = [recording.stored_descriptor, recording.requested].map(formatVector);
@@ -37,10 +37,15 @@ function numbersOf(who, recording) {
   if (requested !== stored) rows.push(["requested", requested]);
   rows.push(["reached", formatVector(recording.reached)]);
   rows.push(["error", formatNumber(recording.error)]);
-  rows.push(["steps", `${recording.steps} of ${run.episode_length}`]);
+  rows.push(["steps", stepsOf(recording)]);
   if (!run.deterministic) rows.push(["note", "The task is stochastic: every episode differs."]);
   else if (differs) rows.push(["note", roundingNote(run)]);
   return rows;
+}
+
+/** Return a text on how long an episode was, and how it ended if it ended early. */
+function stepsOf({ steps, ending }) {
+  return ending ? `${ending} at step ${steps}` : `${steps}, the whole episode`;
 }
 
 /** Return a text that explains why a recording differs from the evaluation during training. */

@@ -22,11 +22,10 @@ export const setRun = (id) => (sender.run = id);
 const address = (path, query) => (Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
 
 /**
- * Return the data of an endpoint, from the server or from the exported page. If that fails, throws
- * an Error with a message for the user.
+ * Return the data of an endpoint, from the server or from the exported page. `run` is the id of the
+ * run that is asked for. If that fails, throws an Error with a message for the user.
  */
-export async function get(path, query = {}) {
-  const { run } = sender;
+export async function get(path, query = {}, run = sender.run) {
   if (!exported) return fetchJson(address(path, run && path !== "/api/run" ? { ...query, run } : query));
   if (address(path, query) in recorded) return recorded[address(path, query)];
   throw new Error("This is an exported page. It contains recordings of the marked cells only.");
@@ -38,11 +37,20 @@ export async function get(path, query = {}) {
  */
 export async function getRollout(path, query) {
   if (exported) return get(path, query);
+  return (await getRollouts([path, query, sender.run]))[0];
+}
+
+/**
+ * Return the recordings of several rollouts, each given as [path, query, id of the run]. Cancels the
+ * previous requests if they are still waiting for their responses.
+ */
+export async function getRollouts(...rollouts) {
   cancelRollout();
   sender.pending = new AbortController();
   sender.count++;
-  const { run, page, count } = sender;
-  return fetchJson(address(path, { ...query, run, page, count }), sender.pending.signal);
+  const { page, count, pending } = sender;
+  return Promise.all(rollouts.map(([path, query, run]) =>
+    fetchJson(address(path, { ...query, run, page, count }), pending.signal)));
 }
 
 /** Cancel the latest request for a rollout. */

@@ -1,12 +1,28 @@
 // Objects of the scene: the robot and the walls, the floor, the trail of the robot, and rings on the ground.
 
 import * as THREE from "./three/three.module.min.js";
+import { limbColour } from "./colours.js";
+
+const END_SHADE = 0.62; // brightness of the end of a limb, such as a foot
+
+/** Return the materials of a scene: { core, wall, bodies }. `core` is that of the trunk. */
+export function createMaterials({ bodies, limbs, limb_ends: ends }) {
+  const core = new THREE.MeshStandardMaterial({ roughness: 0.65 });
+  const wall = new THREE.MeshStandardMaterial({ roughness: 0.9, transparent: true, opacity: 0.55 });
+  const materials = bodies.map((_, i) => {
+    const limb = limbs?.[i] ?? Math.min(i, 1);
+    if (limb === 0) return core;
+    const color = new THREE.Color(limbColour(limb)).multiplyScalar(ends?.[i] ? END_SHADE ** 2.2 : 1);
+    return new THREE.MeshStandardMaterial({ roughness: 0.65, color });
+  });
+  return { core, wall, bodies: materials };
+}
 
 /**
  * Add the robot and the walls of a scene to the world, and return { bodies, scenery }.
  * `bodies` has a group of meshes for each body, `scenery` the meshes of the walls.
  */
-export function addBodies(world, scene, { core, limb, wall }) {
+export function addBodies(world, scene, materials) {
   const bodies = scene.bodies.map(() => new THREE.Group());
   const scenery = [];
   world.add(...bodies);
@@ -14,7 +30,7 @@ export function addBodies(world, scene, { core, limb, wall }) {
     const geometry = geometryOf(shape);
     if (!geometry) continue;
     const fixed = shape.body === null;
-    const mesh = new THREE.Mesh(geometry, fixed ? wall : shape.body === 0 ? core : limb);
+    const mesh = new THREE.Mesh(geometry, fixed ? materials.wall : materials.bodies[shape.body]);
     mesh.position.set(...shape.position);
     const [w, x, y, z] = shape.rotation;
     mesh.quaternion.set(x, y, z, w);
@@ -94,6 +110,19 @@ export function createTrail(poses, markSize, ground) {
   geometry.setIndex(index);
   const options = { side: THREE.DoubleSide, transparent: true, opacity: 0.6 };
   return new THREE.Mesh(geometry, new THREE.MeshBasicMaterial(options));
+}
+
+/**
+ * Return thin lines on the ground along paths, each a list of places [x, y]. Arguments as in
+ * `createTrail`.
+ */
+export function createLines(paths, markSize, ground) {
+  const height = ground + 0.006 * markSize;
+  const points = paths.flatMap((path) => path.slice(1).flatMap((to, i) => [...path[i], height, ...to, height]));
+  const geometry = new THREE.BufferGeometry();
+  geometry.setAttribute("position", new THREE.Float32BufferAttribute(points, 3));
+  const options = { transparent: true, opacity: 0.35, fog: false, depthWrite: false };
+  return new THREE.LineSegments(geometry, new THREE.LineBasicMaterial(options));
 }
 
 /**

@@ -5,7 +5,7 @@ import { INITIAL_ORBIT, changeOrbit, onCameraInput, placeCamera } from "./camera
 import { oncePerFrame } from "./canvas.js";
 import { themeColour } from "./colours.js";
 import { unpackPoses } from "./poses.js";
-import { addBodies, createFloor, createRing, createTrail, floorHeight } from "./scene.js";
+import { addBodies, createFloor, createLines, createMaterials, createRing, createTrail, floorHeight } from "./scene.js";
 
 const vector = new THREE.Vector3(); // for intermediate results
 
@@ -15,8 +15,12 @@ const vector = new THREE.Vector3(); // for intermediate results
  * the user turns the camera. Throws an Error if the browser has no WebGL.
  */
 export function createStage(canvas, scene, colour, onCamera) {
-  const stage = { ...createWorld(canvas, scene), canvas, colour, floor: null, ground: floorHeight(scene), startsFixed: scene.camera === "fixed", ...unloaded(), mode: "follow",
-    orbit: INITIAL_ORBIT, robotSize: 1, markSize: 1, middle: new THREE.Vector3(), squareSide: 1, fixedView: { target: new THREE.Vector3(), radius: 1 } };
+  const stage = {
+    ...createWorld(canvas, scene), canvas, colour, floor: null, ground: floorHeight(scene),
+    startsFixed: scene.camera === "fixed", ...unloaded(), mode: "follow", orbit: INITIAL_ORBIT,
+    paths: [], robotSize: 1, robotHalf: cube(1), markSize: 1, middle: new THREE.Vector3(), squareSide: 1,
+    fixedView: { target: new THREE.Vector3(), half: cube(1) },
+  };
   const repaint = oncePerFrame(() => draw(stage));
   onCameraInput(canvas, (change) => {
     stage.orbit = changeOrbit(stage.orbit, change);
@@ -41,13 +45,19 @@ export function createStage(canvas, scene, colour, onCamera) {
     showFrame: (frame) => update({ frame: stage.poses ? Math.min(frame, stage.poses.frames - 1) : 0 }),
     setCameraMode: (mode) => update({ mode }),
     setOrbit: (orbit) => update({ orbit }),
-    /** Return the bounding box of the robot's path. It is empty if there is no recording. */
-    pathBox: () => stage.pathBox.clone(),
+    /** Draw paths on the floor, each a list of places [x, y], if descriptors are such places. */
+    setPaths(paths) {
+      stage.paths = paths;
+      drawPaths(stage);
+      paint(stage);
+      repaint();
+    },
+    /** Return the bounding box of all paths on the stage. It is empty if there is no recording. */
+    pathBox: () => (stage.lines ? stage.pathBox.clone().expandByObject(stage.lines) : stage.pathBox.clone()),
     /** Set the box of the world that the fixed camera shows. */
     setFixedView(box) {
-      const { robotSize } = stage;
-      const radius = Math.max(box.getSize(vector).length() / 2 + robotSize, 2 * robotSize);
-      update({ fixedView: { target: box.getCenter(new THREE.Vector3()), radius } });
+      const half = box.getSize(new THREE.Vector3()).divideScalar(2).addScalar(stage.robotSize);
+      update({ fixedView: { target: box.getCenter(new THREE.Vector3()), half } });
     },
     repaint() {
       paint(stage);
@@ -69,26 +79,36 @@ function createWorld(canvas, scene) {
   sky.position.set(0, 0, 1);
   sun.position.set(1, -2, 3);
   world.add(sky, sun);
-  const materials = {
-    core: new THREE.MeshStandardMaterial({ roughness: 0.65 }), // the first body
-    limb: new THREE.MeshStandardMaterial({ roughness: 0.65 }), // the other bodies
-    wall: new THREE.MeshStandardMaterial({ roughness: 0.9, transparent: true, opacity: 0.55 }),
-  };
+  const materials = createMaterials(scene);
   return { renderer, world, camera, materials, ...addBodies(world, scene, materials) };
 }
 
+/** Return half the size of a cube, for a camera that shows the cube. */
+const cube = (half) => new THREE.Vector3(half, half, half);
+
 /** Return the properties that a stage has when no recording is loaded. */
-const unloaded = () => ({ poses: null, frame: 0, trail: null, rings: [], pathBox: new THREE.Box3() });
+const unloaded = () => ({
+  poses: null, frame: 0, trail: null, rings: [], lines: null, isPlace: false, pathBox: new THREE.Box3(),
+});
+
+/** Remove an object from the world of a stage and free its memory. */
+function removePart({ world }, part) {
+  world.remove(part);
+  part.geometry.dispose();
+  part.material.dispose();
+}
+
+/** Draw the paths of all elites on a stage, if the recording there says that descriptors are places. */
+function drawPaths(stage) {
+  if (stage.lines) removePart(stage, stage.lines);
+  stage.lines = stage.isPlace && stage.paths.length ? createLines(stage.paths, stage.markSize, stage.ground) : null;
+  if (stage.lines) stage.world.add(stage.lines);
+}
 
 /** Put a recording on a stage, or clear the stage if `recording` is null. */
 function loadRecording(stage, recording) {
   const { world, bodies, ground } = stage;
-  for (const part of [stage.trail, ...stage.rings]) {
-    if (!part) continue;
-    world.remove(part);
-    part.geometry.dispose();
-    part.material.dispose();
-  }
+  for (const part of [stage.trail, stage.lines, ...stage.rings]) if (part) removePart(stage, part);
   Object.assign(stage, unloaded());
   stage.poses = recording?.poses ? unpackPoses(recording.poses) : null;
   bodies.forEach((body) => (body.visible = stage.poses !== null));
@@ -96,7 +116,9 @@ function loadRecording(stage, recording) {
   measure(stage);
   stage.trail = createTrail(stage.poses, stage.markSize, ground);
   world.add(stage.trail);
-  if (isPositionDescriptor(stage, recording)) {
+  stage.isPlace = isPositionDescriptor(stage, recording);
+  drawPaths(stage);
+  if (stage.isPlace) {
     // A ring for the requested position, and a dot for the reached one.
     const { markSize } = stage;
     stage.rings = [
@@ -117,9 +139,10 @@ function measure(stage) {
   placeBodies(stage, 0);
   const box = new THREE.Box3();
   for (const body of bodies) if (body.children.length) box.expandByObject(body, true);
-  const size = Math.max(box.getSize(vector).length() / 2, 0.05);
+  const half = box.isEmpty() ? cube(0.05) : box.getSize(new THREE.Vector3()).divideScalar(2);
+  const size = Math.max(half.length(), 0.05);
   const middle = box.isEmpty() ? new THREE.Vector3() : box.getCenter(new THREE.Vector3()).sub(bodies[0].position);
-  Object.assign(stage, { robotSize: size, middle, squareSide: 10 ** Math.round(Math.log10(size)) });
+  Object.assign(stage, { robotSize: size, robotHalf: half.addScalar(0.05 * size), middle, squareSide: 10 ** Math.round(Math.log10(size)) });
   for (let i = 0; i < poses.frames; i++) pathBox.expandByPoint(poses.position(i, 0, vector));
   for (const part of scenery) pathBox.expandByObject(part); // the fixed camera shows the walls too
   // Trail and rings are as large as the robot, or large enough for a camera that sees the whole scene.
@@ -154,7 +177,6 @@ function paint(stage) {
   const [background, muted, border, own] = ["panel", "muted", "border", stage.colour]
     .map((name) => new THREE.Color(themeColour(name)));
   materials.core.color.copy(own);
-  materials.limb.color.copy(own).lerp(muted, 0.55);
   materials.wall.color.copy(muted);
   world.background = background;
   world.fog = new THREE.Fog(background, 8 * robotSize, 60 * robotSize);
@@ -166,6 +188,7 @@ function paint(stage) {
   stage.floor = createFloor(renderer, 120 * robotSize, stage.squareSide, background, border);
   world.add(stage.floor);
   for (const part of [stage.trail, ...stage.rings]) part?.material.color.copy(own);
+  stage.lines?.material.color.copy(muted);
 }
 
 /** Draw the current frame of the recording on a stage. */
@@ -176,25 +199,24 @@ function draw(stage) {
     placeBodies(stage, frame);
     stage.trail.geometry.setDrawRange(0, Math.floor(frame) * 6);
   }
-  const { target, radius } = currentView(stage);
+  const { target, half } = currentView(stage);
   // The floor follows in steps of whole squares, so that it seems endless.
   const stepped = (v) => Math.round(v / (2 * stage.squareSide)) * 2 * stage.squareSide;
   stage.floor.position.set(stepped(target.x), stepped(target.y), ground);
-  const distance = placeCamera(camera, stage.orbit, target, radius, robotSize, ground);
-  world.fog.near = distance + 6 * robotSize;
-  world.fog.far = distance + 50 * robotSize;
+  const distance = placeCamera(camera, stage.orbit, target, half, robotSize, ground);
+  world.fog.near = distance + Math.max(6 * robotSize, half.length());
+  world.fog.far = world.fog.near + 44 * robotSize;
   renderer.render(world, camera);
   stage.canvas.dataset.frame = Math.floor(frame);
 }
 
 /**
- * Return where the camera looks: { target, radius }. `radius` is the radius of the sphere around
- * the target that must be visible.
+ * Return where the camera looks: { target, half }. `half` is half the size of the box around the
+ * target that must be visible.
  */
-function currentView({ poses, mode, bodies, middle, robotSize, fixedView }) {
-  if (!poses) return { target: new THREE.Vector3(), radius: 1.2 * robotSize };
-  if (mode === "follow") return { target: bodies[0].position.clone().add(middle), radius: 1.2 * robotSize };
-  return { target: fixedView.target, radius: fixedView.radius * 1.25 };
+function currentView({ poses, mode, bodies, middle, robotHalf, fixedView }) {
+  if (!poses) return { target: new THREE.Vector3(), half: robotHalf };
+  return mode === "follow" ? { target: bodies[0].position.clone().add(middle), half: robotHalf } : fixedView;
 }
 
 /** Adapt the resolution of a stage and the aspect ratio of its camera to the size of the canvas. */

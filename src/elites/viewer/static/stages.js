@@ -20,14 +20,19 @@ export function buildStages() {
         stages[who] = createStage($(`${who}-stage`), run.scene, who, onCamera);
       }
       state.stages = stages;
-      $("camera").value = run.scene.camera ?? "follow";
-      for (const stage of Object.values(stages)) stage.setCameraMode($("camera").value);
+      setCamera(run.scene.camera ?? "follow");
     } catch {
       state.noStages = "This browser does not support WebGL, which is needed to draw the robot.";
     }
   }
   $("playback").hidden = state.stages === null;
   for (const who of STAGES) $(`${who}-stage`).hidden = state.stages === null;
+}
+
+/** Let the cameras of both stages follow the robot ("follow") or stand still ("fixed"). */
+export function setCamera(mode) {
+  $("camera").value = mode;
+  for (const stage of Object.values(state.stages ?? {})) stage.setCameraMode(mode);
 }
 
 /** Place the fixed cameras so that they see the paths of both robots. */

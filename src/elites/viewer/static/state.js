@@ -15,6 +15,9 @@ export const state = {
   noStages: "", // why there is nothing to draw
   playback: { frames: 1, playing: false, frame: 0, last: 0, request: 0 },
   shown: null, // { seed, iteration, trajectories } of the recordings that are shown
+  paths: null, // { iteration, seed, found, text } of the paths of all elites, if they are shown
+  tour: { stops: [], at: -1 }, // stops { cell, values }, and the one that is played
+  beside: null, // { run, archive, iteration } of the second run; null if the page shows one run
   rollouts: 0, // number of rollouts requested so far; responses to earlier ones are dropped
 };
 
@@ -31,11 +34,11 @@ export const axisLabel = (i) => {
 };
 
 /**
- * Return the set of cells of the shown archive that can be played, which the map marks: in an
+ * Return the set of cells of an archive that can be played, which the map marks: in an
  * exported page those with a recording, in a reduced run those with a policy. Returns null if every
  * elite can be played.
  */
-export function markedCells() {
+export function markedCells(archive = state.archive) {
   if (exported) return playableCells(seed(), iteration());
-  return state.archive?.kept ? new Set(state.archive.kept) : null;
+  return archive?.kept ? new Set(archive.kept) : null;
 }

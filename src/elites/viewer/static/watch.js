@@ -1,15 +1,16 @@
 // Play an elite beside the distilled policy, or the distilled policy with a requested descriptor.
 
 import { map, selectCell, showTrajectories } from "./archive.js";
+import { besideMap, besideSeed, comparesRuns } from "./beside.js";
 import { $ } from "./dom.js";
 import { enableFilm } from "./film.js";
 import { catchUp } from "./follow.js";
-import { clickRequests, readDescriptor, writeDescriptor } from "./form.js";
+import { clickMode, readDescriptor, writeDescriptor } from "./form.js";
 import { attempt, showMessage } from "./messages.js";
 import { formatNumber, formatVector } from "./numbers.js";
 import { enablePlayback, setFrames, startPlayback, stopPlayback } from "./playback.js";
 import { showRecording } from "./recordings.js";
-import { cancelRollout, exported, getRollout } from "./requests.js";
+import { cancelRollout, exported, getRollout, getRollouts } from "./requests.js";
 import { frameBoth } from "./stages.js";
 import { iteration, markedCells, seed, state } from "./state.js";
 
@@ -17,18 +18,19 @@ const SAME_DESCRIPTOR = "Distilled policy, same descriptor";
 const noActor = () => `${state.run.algorithm} trains no policy that takes a descriptor.`;
 
 /**
- * React to a click on the map: play the elite of the clicked cell, or request the clicked
- * descriptor.
+ * Play a place of the map: the elite of its cell, or the policies that are requested for its
+ * descriptor. `values` has the descriptor by axis.
  */
-export function pick(cell, values) {
+export function playPlace(cell, values) {
   if (!canPlay()) return selectIfAny(cell);
+  if (comparesRuns()) return compare(state.archive, cell, values);
   const hasPolicy = markedCells()?.has(cell) ?? true;
   if (exported && !hasPolicy) {
     selectIfAny(cell);
     return showMessage("This is an exported page. It contains recordings of the marked cells only.");
   }
   const filled = cell >= 0 && state.archive.fitness[cell] !== null;
-  if (filled && hasPolicy && !clickRequests()) return watch(cell);
+  if (filled && hasPolicy && clickMode() !== "request") return watch(cell);
   if (!state.run.actor_conditioned) {
     selectIfAny(cell);
     const why = filled ? "has no policy in this run" : "is empty";
@@ -62,9 +64,32 @@ async function watch(cell) {
     (chosen) => getRollout("/api/watch", { ...chosen, cell }));
 }
 
+/**
+ * Play the elites of both runs that are nearest to a place: to the elite of a cell of `archive`, or,
+ * if there is none, to `values`.
+ */
+export async function compare(archive, cell, values) {
+  writeDescriptor(values);
+  const own = cell >= 0 && clickMode() !== "request" && archive.fitness[cell] !== null;
+  await compareAt(own ? archive.descriptors[cell] : readDescriptor());
+}
+
+async function compareAt(place) {
+  const { run, beside } = state;
+  const descriptor = place.join(",");
+  const other = { iteration: beside.iteration, seed: besideSeed(), descriptor };
+  const rollouts = (chosen) => [["/api/nearest", { ...chosen, descriptor }, run.id], ["/api/nearest", other, beside.run.id]];
+  await play(`both runs at ${formatVector(place.map(Number))}`, "Elite of cell", `${run.name}: elite of cell`,
+    async (chosen) => {
+      const [{ elite }, { elite: actor }] = await getRollouts(...rollouts(chosen));
+      return { elite, actor: { ...actor, run: beside.run } };
+    });
+}
+
 /** Play the distilled policy with the descriptor in the form, and the nearest elite. */
 export async function requestDescriptor() {
   if (!canPlay()) return;
+  if (comparesRuns()) return compareAt(readDescriptor());
   const descriptor = readDescriptor();
   map.select(-1);
   await play(`descriptor ${descriptor.join(", ")}`, "Distilled policy, requested descriptor", "Nearest elite, of cell",
@@ -88,9 +113,13 @@ async function play(what, actorTitle, elitePrefix, getRecordings) {
     const recordings = await getRecordings(chosen);
     if (count !== state.rollouts) return;
     $("watching").textContent = title;
-    const { elite } = recordings;
+    const { elite, actor } = recordings;
     const titles = { actor: actorTitle, elite: elite ? `${elitePrefix} ${elite.cell}` : "Elite" };
     if (elite) map.select(elite.cell);
+    if (actor?.run) {
+      titles.actor = `${actor.run.name}: elite of cell ${actor.cell}`;
+      besideMap.select(actor.cell);
+    }
     showRecordings(recordings, titles, chosen);
   } catch (error) {
     if (count !== state.rollouts) return;
@@ -109,7 +138,7 @@ function showRecordings({ elite, actor }, titles, chosen) {
   frameBoth();
   // The trajectory of the actor is drawn last, above that of the elite.
   const recordings = [["elite", elite], ["actor", actor]].filter(([, recording]) => recording);
-  const film = elite && state.stages ? { ...chosen, cell: elite.cell } : null;
+  const film = elite && state.stages && !actor?.run ? { ...chosen, cell: elite.cell } : null;
   if (film && actor && String(actor.requested) !== String(elite.stored_descriptor)) film.descriptor = actor.requested.join(",");
   state.shown = { ...chosen, film, trajectories: recordings.map(([colour, recording]) => ({ colour, ...recording })) };
   showTrajectories();
