@@ -59,7 +59,9 @@ def _command(*arguments: str) -> Callable[[Path], str | None]:
             code = main([argument.replace("BOX", str(box)) for argument in arguments])
         lines = err.getvalue().splitlines()
         if code == 0:
-            assert all(line.startswith("elites: ") for line in lines), lines
+            # A study says how long it will take before it computes anything.
+            said = [line for line in lines if arguments[0] != "study" or "unknown" not in line]
+            assert all(line.startswith("elites: ") for line in said), lines
             return None
         assert code in (1, 2), f"exit code {code}"
         assert "".join(lines[-1:]).startswith("elites: "), lines
@@ -95,7 +97,8 @@ def load(box: Path) -> None:
 def page(box: Path) -> None:
     """Request everything that the page requests when it opens."""
     run = RunDirectory(box / "run")
-    shown: Any = SimpleNamespace(identity=data.identity(run), scene=lambda: None)
+    task = elites.tasks.make("point_omni")
+    shown: Any = SimpleNamespace(identity=data.identity(run), scene=lambda: None, task=task)
     calls = api.endpoints(run, shown)
     about = calls["/api/run"]({})
     api.to_json(about)
