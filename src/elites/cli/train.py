@@ -63,7 +63,11 @@ class Train:
                 chosen = arguments[i + 1] if i + 1 < len(arguments) else chosen
             elif argument.startswith("--preset="):
                 chosen = argument.partition("=")[2]
-        return cls(preset(chosen, task=tyro.MISSING), preset=chosen)
+        found = preset(chosen, task=tyro.MISSING)
+        if any(argument.startswith("--hp.centroids") for argument in arguments):
+            # Whoever brings centroids does not want the preset's grid.
+            found = dataclasses.replace(found, hp=dataclasses.replace(found.hp, grid=()))
+        return cls(found, preset=chosen)
 
 
 def resume(

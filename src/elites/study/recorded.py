@@ -27,7 +27,7 @@ from elites.files import RunError
 from elites.names import short_name
 from elites.runs import logs
 from elites.study import plan as plans
-from elites.study.groups import Columns, SeedResults, distinct
+from elites.study.groups import Columns, SeedResults
 
 PLAN = "plan.toml"
 NEAR = 0.01
@@ -166,7 +166,12 @@ def parts_for(recordings: Sequence[Recording], budget: int) -> list[SeedResults]
     least `FEW` others remain.
     """
     order = sorted(recordings, key=lambda r: -r.metrics["evaluations"][-1, 0])
-    parts = distinct([recording.part(budget) for recording in order])
+    # Tables with fewer iterations end earlier below a budget, so their lengths below it must not decide.
+    parts: list[SeedResults] = []
+    for recording in order:
+        known = {seed for part in parts for seed in part.seeds}
+        part = recording.part(budget).without(known)
+        parts += [] if part is None else [part]
     lengths = sorted((part.last for part in parts for _ in part.seeds), reverse=True)
     if len(lengths) <= FEW:
         return parts

@@ -35,7 +35,7 @@ def hyperparameters_of(
             "values by name, such as cells=256"
         )
     base = presets.get(preset).hp if hp is None else hp
-    if "cells" in given and "grid" not in given:
+    if {"cells", "centroids_file"} & given.keys() and "grid" not in given:
         given = {**given, "grid": ()}  # whoever asks for cells does not want the preset's grid
     return Hyperparameters.of({**vars(base), **given}, arguments=arguments)
 
