@@ -166,7 +166,7 @@ def parts_for(recordings: Sequence[Recording], budget: int) -> list[SeedResults]
     least `FEW` others remain.
     """
     order = sorted(recordings, key=lambda r: -r.metrics["evaluations"][-1, 0])
-    # Tables with fewer iterations end earlier below a budget, so their lengths below it must not decide.
+    # Thinned tables end earlier below a budget, so lengths below it must not decide.
     parts: list[SeedResults] = []
     for recording in order:
         known = {seed for part in parts for seed in part.seeds}
