@@ -33,8 +33,9 @@ def pretrained(
 ) -> None:
     """List the trained models, or install one of them.
 
-    A model is a small run. 'elites view --pretrained MODEL' installs and shows one, and so do
-    evaluate, export, render, info, plot and calibrate.
+    A model is a small run. 'elites view --pretrained MODEL' installs and shows one.
+
+    The commands evaluate, export, render, info, plot and calibrate take the same option.
 
     Args:
         model: Model to install: a name from the list, a file of 'elites pack', or the address of
