@@ -29,7 +29,7 @@ def view(
     browser: bool = True,
     trust_task: bool = False,
 ) -> None:
-    """Show one or two runs in the browser: map of the archive, moving robots, learning curves.
+    """Show one or two runs in the browser: maps of archives, moving robots, learning curves.
 
     Args:
         run: Run directory, or --pretrained MODEL. The run may still be training.
