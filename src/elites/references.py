@@ -83,6 +83,20 @@ def load(name: str) -> Any:
     return getattr(_module(where), function, None)
 
 
+def load_function(name: str, what: str) -> Callable[..., Any]:
+    """Return the function that a reference FILE.py:FUNCTION names.
+
+    Raises a ValueError if the file has no such function. `what` says in its message what the
+    function is for, for example "a callback is a function of (iteration, metrics)".
+    """
+    found = load(name)
+    if not callable(found):
+        where, _, wanted = name.rpartition(":")
+        have = "nothing of that name" if found is None else kind(found)
+        raise ValueError(f"{what}, but {where} has {have} for '{wanted}'")
+    return found
+
+
 _given: dict[str, bytes] = {}
 
 

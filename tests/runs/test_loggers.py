@@ -321,8 +321,8 @@ def test_callbacks_get_the_metrics_and_end_training(file, tmp_path):
     ("name", "code", "words"),
     [
         ("FILE:fail", 1, "callback 'fail' failed: KeyError: 'no such metric' (FILE, line 19)"),
-        ("FILE:number", 2, "FILE: 'number' must be a function of (iteration, metrics), found an"),
-        ("FILE:none", 2, "FILE: 'none' must be a function of (iteration, metrics), found nothing"),
+        ("FILE:number", 2, "must be a function of (iteration, metrics), but FILE has an"),
+        ("FILE:none", 2, "but FILE has nothing of that name for 'none'"),
         ("FILE", 2, "a callback of your own is given as FILE.py:FUNCTION, got 'FILE'"),
         ("away.py:f", 2, "callback 'away.py:f': there is no file away.py"),
     ],

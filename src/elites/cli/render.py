@@ -53,12 +53,11 @@ def render(
     """
     directory = directories.existing(run)
     _check(cell, descriptor, actor, beside, gallery, layout, size, speed)
-    name = _name(cell, descriptor, actor, beside, gallery)
-    from elites.rendering import movie
-
-    target = output if output is not None else directory.figures / f"{name}.gif"
+    target = output or directory.figures / f"{_name(cell, descriptor, actor, beside, gallery)}.gif"
     if output is None:
         directory.figures.mkdir(exist_ok=True)
+    from elites.rendering import movie
+
     movie.check(target, replace=output is None)
     trusted_config(directory, trust_task)
     from elites.runs import export, job, saved
@@ -66,17 +65,16 @@ def render(
 
     job.choose_device("cpu")  # a GPU may be training
     job.keep_compiled()
-    task = saved.Reader(directory).task
-    filming.drawable(task)
-    results, _ = saved.load_checkpoint(directory, checkpoint)
-    index = results.best if seed is None else seed_index(results.seeds, seed)
-    result = results.seed(index)
+    reader = saved.Reader(directory)
+    filming.drawable(reader.task)
+    results, _ = reader.load(checkpoint)
+    result = results.seed(results.best if seed is None else seed_index(results.seeds, seed))
     if gallery is not None:
         elites = filming.spread(result.archive, gallery)
     else:
         elites = [export.choose_elite(result, cell, descriptor)]
     casting = filming.cast(result, elites, descriptor, with_elite=not actor, actor=actor or beside)
-    film = filming.of(task, casting, layout, size, speed)
+    film = filming.of(reader.task, casting, layout, size, speed)
     print(f"{target}: {counted(film.frames, 'picture')}, {amount(film.write(target))}")
 
 

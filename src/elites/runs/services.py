@@ -49,17 +49,8 @@ def check(config: Config, resumed: bool = False) -> None:
 
 def load_callbacks(names: Sequence[str]) -> list[Callback]:
     """Return the callbacks that references name. Runs their files."""
-    found = []
-    for name in names:
-        function = references.load(name)
-        if not callable(function):
-            where, _, wanted = name.rpartition(":")
-            have = "nothing of that name" if function is None else references.kind(function)
-            raise ValueError(
-                f"{where}: '{wanted}' must be a function of (iteration, metrics), found {have}"
-            )
-        found.append(Callback(name, function))
-    return found
+    what = "a callback must be a function of (iteration, metrics)"
+    return [Callback(name, references.load_function(name, what)) for name in names]
 
 
 def call(callbacks: Sequence[Callback], iteration: int, metrics: dict[str, np.ndarray]) -> bool:

@@ -252,11 +252,4 @@ def own_function(task: str, option: str, reference: str) -> Callable[..., Any]:
 
     Raises a ValueError if the file does not define it.
     """
-    found = references.load(reference)
-    if not callable(found):
-        where, _, called = reference.rpartition(":")
-        have = "nothing of that name" if found is None else references.kind(found)
-        raise ValueError(
-            f"task '{task}': {option} must be a function, but {where} has {have} for '{called}'"
-        )
-    return found
+    return references.load_function(reference, f"task '{task}': {option} must be a function")

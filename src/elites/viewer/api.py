@@ -39,32 +39,24 @@ def endpoints(run: RunDirectory, player: Player) -> dict[str, Callable[[Query], 
 
     def watch(query: Query):
         """Return recordings of the elite in the queried cell, and of the actor imitating it."""
-        return player.watch(*snapshot(query), read_integer(query, "cell"), *sender(query))
+        return player.watch(*_snapshot(query), read_integer(query, "cell"), *_sender(query))
 
     def request(query: Query):
         """Return recordings of the actor at the queried descriptor, and of the nearest elite."""
-        return player.request(*snapshot(query), read_descriptor(query), *sender(query))
+        return player.request(*_snapshot(query), read_descriptor(query), *_sender(query))
 
     def nearest(query: Query):
         """Return a recording of the elite nearest to the queried descriptor."""
-        return player.nearest(*snapshot(query), read_descriptor(query), *sender(query))
+        return player.nearest(*_snapshot(query), read_descriptor(query), *_sender(query))
 
     def trails(query: Query):
         """Return the paths of some elites, from the one with the queried number on."""
-        return player.paths(*snapshot(query), read_integer(query, "start"))
+        return player.paths(*_snapshot(query), read_integer(query, "start"))
 
     def film(query: Query):
         """Return a film of the elite in the queried cell, and of the actor beside it."""
         descriptor = read_descriptor(query) if "descriptor" in query else None
-        return player.film(*snapshot(query), read_integer(query, "cell"), descriptor)
-
-    def snapshot(query: Query) -> tuple[int, int]:
-        """Return the iteration and the seed that a query names."""
-        return read_integer(query, "iteration"), read_integer(query, "seed")
-
-    def sender(query: Query) -> tuple[str, int]:
-        """Return the id of the page that sent a query, and the page's number for the request."""
-        return query.get("page", "")[:40], read_integer({"count": "0", **query}, "count")
+        return player.film(*_snapshot(query), read_integer(query, "cell"), descriptor)
 
     known = {
         "/api/run": describe,
@@ -78,6 +70,16 @@ def endpoints(run: RunDirectory, player: Player) -> dict[str, Callable[[Query], 
         "/api/film": film,
     }
     return {path: _for_this_run(run, player, endpoint) for path, endpoint in known.items()}
+
+
+def _snapshot(query: Query) -> tuple[int, int]:
+    """Return the iteration and the seed that a query names."""
+    return read_integer(query, "iteration"), read_integer(query, "seed")
+
+
+def _sender(query: Query) -> tuple[str, int]:
+    """Return the id of the page that sent a query, and the page's number for the request."""
+    return query.get("page", "")[:40], read_integer({"count": "0", **query}, "count")
 
 
 def shared(players: Sequence[Player]) -> dict[str, Callable[[Query], Any]]:
