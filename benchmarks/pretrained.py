@@ -13,6 +13,7 @@ their choice. `precision` prints a JSON line, and `index` re-evaluates every mod
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import tempfile
 from pathlib import Path
@@ -194,20 +195,23 @@ def rollouts(run: elites.Run, rounded: bool = False) -> tuple[Rollouts, Rollouts
 
     condition = problem.normalise(jnp.asarray(run.archive.descriptors))
     parameters = jnp.asarray(change(actor.parameters))
-    folded = networks.fold(algorithm.main_td3.actor, parameters, condition)
+    conditioned = algorithm.main_td3.actor
+    asked = networks.fold(conditioned, parameters, condition)
+    # The actor may have larger layers than the policies of the archive.
+    network = networks.folded(conditioned, problem.descriptor_size)
 
-    @jax.jit
-    def episodes(policies):
-        layers = networks.unflatten(algorithm.policy, policies)
+    @functools.partial(jax.jit, static_argnums=0)
+    def episodes(network: networks.MLP, policies):
+        layers = networks.unflatten(network, policies)
         keys = jax.random.split(jax.random.key(0), len(policies))
-        found = problem.rollout(lambda o: networks.apply_each(algorithm.policy, layers, o), keys)
+        found = problem.rollout(lambda o: networks.apply_each(network, layers, o), keys)
         return found.fitness, found.descriptors
 
-    def run_all(policies) -> Rollouts:
-        fitness, descriptors = episodes(jnp.asarray(policies))
+    def run_all(network: networks.MLP, policies) -> Rollouts:
+        fitness, descriptors = episodes(network, jnp.asarray(policies))
         return np.asarray(fitness), np.asarray(descriptors)
 
-    return run_all(change(run.archive.policies)), run_all(folded)
+    return run_all(algorithm.policy, change(run.archive.policies)), run_all(network, asked)
 
 
 def recorded(run: RunDirectory) -> dict[str, np.ndarray]:
