@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,12 +16,14 @@ from elites.study.comparison import values_at
 from elites.study.groups import Group, Results
 from elites.study.recorded import NEAR, Folder, Recording
 from elites.study.report import PUBLISHED
-from elites.study.significance import family_of
+from elites.study.significance import REFERENCE, family_of
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "results"
-EARLY, FULL = 102_400, 1_000_000
-"""Budgets beside that of the plan: where most seeds of the first runs ended, and the paper's."""
+EARLY, FULL = 89_856, 1_000_000
+"""Budgets beside that of the plan: one that most seeds have reached, and the paper's."""
+REQUESTED = (128_000, 256_000, FULL)
+"""Budgets with which runs were started. A run that ended elsewhere was stopped."""
 TITLES = {
     "ant_omni": "Ant-Omni",
     "anttrap_omni": "AntTrap-Omni",
@@ -63,6 +66,8 @@ class Data(NamedTuple):
     planned: Results
     full: Results
     related: Results  # up to the plan's budget, in the order of related.toml
+    related_early: Results
+    families: dict[str, int]  # numbers of comparisons with `dcg_me` that the plan has, by family
 
 
 def levels(data: Data) -> list[tuple[Results, int]]:
@@ -100,12 +105,15 @@ def read(folder: Path = FOLDER) -> Data:
         Folder(folder),
         Folder(folder, evaluations=FULL),
         Folder(folder, file="related.toml"),
+        Folder(folder, file="related.toml", evaluations=EARLY),
     ]
     results = [collect(source) for source in sources]
     problems += [text for found in results for text in found.problems]
     if problems:
         raise ValueError("; ".join(dict.fromkeys(problems)))
-    return Data(recordings, *results)
+    others = [name for _, name in sources[0].plan().pairs() if name != REFERENCE]
+    families = Counter(family_of(REFERENCE, name) for name in others)
+    return Data(recordings, *results, families)
 
 
 def published(task: str, index: int) -> float:
@@ -118,20 +126,39 @@ def last(group: Group) -> int:
     return int(group.curves["evaluations"][-1, 0])
 
 
+def reached(group: Group) -> str:
+    """Return the number of evaluations of a group as text, and whether its runs were stopped."""
+    end = last(group)
+    stopped = all(abs(end - budget) > NEAR * budget for budget in REQUESTED)
+    return f"{end:,}, stopped" if stopped else f"{end:,}"
+
+
+def seed_columns(recordings: Iterable[Recording]) -> dict[tuple[str, int], tuple[Recording, int]]:
+    """Return the table of each seed and its column there, keyed by source and number of the seed.
+
+    If several tables have a seed, this is the longest one.
+    """
+    found: dict[tuple[str, int], tuple[Recording, int]] = {}
+    for recording in sorted(recordings, key=lambda r: -r.metrics["evaluations"][-1, 0]):
+        for i, seed in enumerate(recording.seeds):
+            found.setdefault((recording.source, seed), (recording, i))
+    return found
+
+
 def reevaluated(data: Data, group: Group, metric: str, budget: float) -> np.ndarray:
     """Return a metric [seeds] of the last re-evaluation of each seed of a group, up to a budget.
 
     Seeds without a re-evaluation are left out.
     """
     found = []
-    for seed in group.seeds:
-        own = [r for r in data.recordings if r.path in group.tables and seed in r.seeds]
-        table = max(own, key=lambda r: r.metrics["evaluations"][-1, 0])
+    columns = seed_columns(r for r in data.recordings if r.path in group.tables)
+    for key in zip(group.sources, group.seeds, strict=True):
+        table, column = columns[key]
         again = table.reevaluations
         spent = again["evaluations"][:, 0] if metric in again else np.zeros(0)
         rows = np.flatnonzero(spent <= budget * (1 + NEAR))
         if len(rows):
-            found.append(again[metric][rows[-1], table.seeds.index(seed)])
+            found.append(again[metric][rows[-1], column])
     return np.array(found)
 
 
@@ -153,12 +180,15 @@ def pair(results: Results, task: str, first: str, second: str, metric: str) -> P
 
 
 def corrected(
-    pairs: list[Pair],
+    pairs: list[Pair], families: Mapping[str, int] | None = None
 ) -> list[tuple[Pair, statistics.Corrected]]:
-    """Return comparisons of one algorithm by one metric, with corrected p-values."""
+    """Return comparisons of one algorithm by one metric, with corrected p-values.
+
+    `families` has the numbers of planned comparisons, if there are fewer yet.
+    """
     reference = pairs[0].comparison.first if pairs else ""
     found = statistics.correct(
-        [(p.task, p.comparison) for p in pairs], lambda name: family_of(reference, name)
+        [(p.task, p.comparison) for p in pairs], lambda name: family_of(reference, name), families
     )
     return list(zip(pairs, found, strict=True))
 

@@ -12,10 +12,12 @@ import numpy as np
 from elites.study.groups import Group, Results
 from elites.study.markup import p_text
 from elites.study.recorded import NEAR, Recording
+from elites.study.significance import REFERENCE
 from elites.study.statistics import Corrected
 from elites.words import counted, duration, listed, ranges, spans
 from results_claims import claims
 from results_data import (
+    EARLY,
     FOLDER,
     FULL,
     MISSING,
@@ -32,7 +34,9 @@ from results_data import (
     levels,
     pair,
     published,
+    reached,
     reevaluated,
+    seed_columns,
     table,
 )
 
@@ -73,9 +77,7 @@ def _extent(group: Group | None) -> str:
     """Return the number of seeds and evaluations of a group as text."""
     if group is None or not group.curves:
         return MISSING
-    end = last(group)
-    text = f"{counted(len(group.seeds), 'seed')}, {end:,}"
-    return text if end >= FULL * (1 - NEAR) else f"{text}, stopped"
+    return f"{counted(len(group.seeds), 'seed')}, {reached(group)}"
 
 
 def _value(data: Data, group: Group | None, metric: str, scale: float) -> str:
@@ -133,11 +135,10 @@ def _comparison_row(data: Data, group: Group) -> list[str]:
         group.curves[name][-1] for name in ("qd_score", "coverage", "max_fitness")
     )
     budget = max(group.budgets)
-    end = f"{last(group):,}"
     return [
         label,
-        spans(ranges(group.seeds)),
-        end if last(group) >= budget * (1 - NEAR) else f"{end}, stopped",
+        seed_numbers(group),
+        reached(group),
         spread(scores, 1e5),
         spread(100 * coverage, digits=".1f"),
         spread(fitness, digits=",.0f"),
@@ -146,17 +147,29 @@ def _comparison_row(data: Data, group: Group) -> list[str]:
     ]
 
 
+def seed_numbers(group: Group) -> str:
+    """Return the seeds of a group as text. Those of an earlier source are named separately."""
+    texts = []
+    for source in dict.fromkeys(group.sources):
+        own = [s for s, of in zip(group.seeds, group.sources, strict=True) if of == source]
+        texts.append(spans(ranges(own)) + (f" of {source}" if source else ""))
+    return listed(texts)
+
+
 def archives(data: Data) -> str:
-    """Return the images of archives, for the tasks whose tables of cells were recorded."""
-    tasks = [task for task in TITLES if any(g.archive for g in compared(data, task))]
-    images = [
-        f"![Archives on {TITLES[task]}: cells coloured by fitness, for each algorithm]"
-        f"(images/results_archives_{task}.png)"
-        for task in tasks
-    ]
-    missing = [title for task, title in TITLES.items() if task not in tasks]
-    text = textwrap.fill(f"No table of cells has been recorded on {listed(missing)}.", 110)
-    return "\n\n".join([*images, *([text] if missing else [])])
+    """Return the images of archives, and which algorithms have no recorded table of cells."""
+    parts = []
+    for task, title in TITLES.items():
+        groups = [group for group in compared(data, task) if group.curves]
+        if any(group.archive for group in groups):
+            parts.append(
+                f"![Archives on {title}: cells coloured by fitness, for each algorithm]"
+                f"(images/results_archives_{task}.png)"
+            )
+        if missing := [code(group.label) for group in groups if not group.archive]:
+            text = f"No archive was kept on {title} of {listed(missing)}."
+            parts.append(textwrap.fill(text, 110, break_on_hyphens=False))
+    return "\n\n".join(parts)
 
 
 def released(data: Data) -> str:
@@ -177,25 +190,28 @@ def released(data: Data) -> str:
 
 def _at_iteration(data: Data, task: str, name: str, iteration: int) -> list[np.ndarray]:
     """Return QD-score and coverage [seeds] of all seeds that have a row of an iteration."""
-    found: dict[int, tuple[float, float]] = {}
-    own = [r for r in data.recordings if r.task == task and r.label == name]
-    for recording in sorted(own, key=lambda r: r.metrics["evaluations"][-1, 0]):  # longest last
-        rows = np.flatnonzero(recording.metrics["iteration"][:, 0] == iteration)
-        for i, seed in enumerate(recording.seeds if len(rows) else ()):
-            at = (recording.metrics[metric][rows[0], i] for metric in ("qd_score", "coverage"))
-            found[seed] = (next(at), next(at))
-    return [np.array(column) for column in zip(*found.values(), strict=True)]
+    own = [
+        r for r in data.recordings
+        if r.task == task and r.label == name and iteration in r.metrics["iteration"][:, 0]
+    ]  # fmt: skip
+    found = []
+    for recording, column in seed_columns(own).values():
+        metrics = recording.metrics
+        (row,) = np.flatnonzero(metrics["iteration"][:, 0] == iteration)
+        found.append([metrics[name][row, column] for name in ("qd_score", "coverage")])
+    return list(np.array(found).T)
 
 
 # ------------------------------------------------------------------------------------------- tests
 
 
-def tests(results: Results, most: float, reference: str) -> str:
-    """Return a table of rank-sum tests of an algorithm against all others, by QD-score.
+def tests(data: Data, results: Results, most: float) -> str:
+    """Return a table of rank-sum tests of `dcg_me` against all others, by QD-score.
 
     Comparisons after at most `most` evaluations are left out.
     """
-    found = corrected(against(results, reference, "qd_score", most))
+    reference = REFERENCE
+    found = corrected(against(results, reference, "qd_score", most), data.families)
     if not found:
         return "No comparison has more evaluations than those of the table above."
     found.sort(key=lambda entry: list(TITLES).index(entry[0].task))
@@ -220,7 +236,8 @@ def _families(reference: str, found: Sequence[Corrected]) -> str:
     texts = []
     for kind in dict.fromkeys(entry.kind for entry in found):
         size = next(entry.family for entry in found if entry.kind == kind)
-        texts.append(f"{counted(size, 'comparison')} with {kind}")
+        done = sum(entry.kind == kind for entry in found)
+        texts.append(f"{counted(size, 'comparison')} with {kind} ({done} made so far)")
     return textwrap.fill(f"Families of `{reference}`: {' and '.join(texts)}.", 110)
 
 
@@ -231,30 +248,26 @@ def related(data: Data) -> str:
     """Return a table of the algorithms of the paper's related work on Ant-Omni."""
     groups = [group for group in data.related.of("ant_omni") if group.planned]
     done = [group for group in groups if group.curves]
-    pairs = [pair(data.related, g.task, "pga_me", g.label, "qd_score") for g in done]
-    tested = corrected([one for one in pairs if one and one.comparison.second != "pga_me"])
-    cells = {
-        one.comparison.second: [p_text(entry.holm), f"{one.evaluations:,.0f}"]
+    early, late = _related_tests(data.related_early), _related_tests(data.related)
+    rows = [
+        [*_comparison_row(data, g)[:5], early.get(g.label, ""), late.get(g.label, "")] for g in done
+    ]
+    header = ["algorithm", "seeds", "evaluations", "QD-score, 1e5", "coverage, %",
+              f"against `pga_me`, {EARLY:,}", "against `pga_me`, at the end"]  # fmt: skip
+    absent = _absent([code(g.label) for g in groups if not g.curves])
+    return f"{table(header, rows)}{absent}"
+
+
+def _related_tests(results: Results) -> dict[str, str]:
+    """Return tests of the related work against `pga_me` on Ant-Omni as text, keyed by algorithm."""
+    groups = [g for g in results.of("ant_omni") if g.planned and g.label != "pga_me"]
+    pairs = [pair(results, g.task, "pga_me", g.label, "qd_score") for g in groups if g.curves]
+    tested = corrected([one for one in pairs if one])
+    return {
+        one.comparison.second: f"p = {p_text(entry.holm)}, "
+        f"{len(one.second)} and {len(one.first)} seeds"
         for one, entry in tested
     }
-    rows = [[*_comparison_row(data, g)[:6], *cells.get(g.label, ["", ""])] for g in done]
-    header = ["algorithm", "seeds", "evaluations", "QD-score, 1e5", "coverage, %",
-              "maximum fitness", "p against `pga_me`, Holm", "after"]  # fmt: skip
-    absent = _absent([code(g.label) for g in groups if not g.curves])
-    return f"{table(header, rows)}{_too_few([entry for _, entry in tested])}{absent}"
-
-
-def _too_few(found: Sequence[Corrected]) -> str:
-    """Return a paragraph that says that no test can be significant, or "" if one can be."""
-    least = min((entry.comparison.smallest for entry in found), default=0.0)
-    possible = least * len(found)
-    if possible <= 0.05:
-        return ""
-    text = (
-        f"There are too few seeds to tell: the smallest possible p is {p_text(least)}, or "
-        f"{p_text(min(possible, 1.0))} after the correction."
-    )
-    return f"\n\n{textwrap.fill(text, 110)}"
 
 
 # ---------------------------------------------------------------------------------------- the files
@@ -264,14 +277,29 @@ def files(data: Data) -> str:
     """Return a table of the files behind the page: seeds, evaluations, time and versions."""
     rows = [
         [f"[`{r.path.relative_to(FOLDER)}`](results/{r.path.relative_to(FOLDER)})",
-         str(len(r.seeds)), f"{r.metrics['evaluations'][-1, 0]:,.0f}",
+         str(len(r.seeds)), f"{r.metrics['evaluations'][-1, 0]:,.0f}", _checked(r),
          duration(float(r.metrics["seconds"][-1].max())), _versions(r)]
         for r in data.recordings
     ]  # fmt: skip
     total = sum(float(r.metrics["seconds"][-1].max()) for r in data.recordings)
-    header = ["table", "seeds", "evaluations", "time", "versions"]
+    header = ["table", "seeds", "evaluations", "archive error", "time", "versions"]
     text = f"The times add up to {duration(total)}."
     return f"{table(header, rows)}\n\n{text}"
+
+
+def _checked(recording: Recording) -> str:
+    """Return the largest descriptor error of the archives that a run re-evaluated last, and when.
+
+    Where `elites evaluate` was run in a new process afterwards, a file beside the table says so.
+    """
+    again = recording.reevaluations
+    if not len(again.get("descriptor_error", ())):
+        return "not checked"
+    evaluations, end = again["evaluations"][-1, 0], recording.metrics["evaluations"][-1, 0]
+    text = f"{again['descriptor_error'][-1].max():.3g}"
+    if recording.table("new_process").exists():
+        text += ", new process too"
+    return text if evaluations == end else f"{text} after {evaluations:,.0f}"
 
 
 def _versions(recording: Recording) -> str:
@@ -281,6 +309,8 @@ def _versions(recording: Recording) -> str:
         return ""
     last_session = json.loads(path.read_text("utf-8"))[-1]
     names = [f"{name} {last_session[name]}" for name in ("elites", "jax") if name in last_session]
+    if commit := last_session.get("commit") or last_session.get("source"):
+        names.insert(1, f"source {commit[:7]}")
     return ", ".join([*names, str(last_session.get("device", ""))])
 
 
@@ -292,7 +322,7 @@ def page(data: Data) -> dict[Path, dict[str, str]]:
         "million": textwrap.fill(million(data), 110, break_on_hyphens=False) + ".",
         "paper": paper(data),
         **tasks,
-        **{f"tests {i}": tests(*level, "dcg_me") for i, level in enumerate(levels(data), start=1)},
+        **{f"tests {i}": tests(data, *level) for i, level in enumerate(levels(data), start=1)},
         "archives": archives(data),
         "claims": claims(data),
         "related": related(data),

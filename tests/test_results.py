@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from elites.runs import directory as directories
 from elites.study import statistics
@@ -71,7 +73,7 @@ def test_every_table_is_read(data):
     assert {r.path for r in data.recordings} == tables
 
 
-KINDS = ("reevaluations", "distilled", "cells")
+KINDS = ("reevaluations", "distilled", "cells", "new_process")
 
 
 def test_the_plans_name_the_tasks_and_algorithms_of_the_issue(data):
@@ -94,11 +96,42 @@ def test_a_claim_is_tested_where_there_are_results(scripts, data):
     expected = statistics.rank_sum(pair.first, pair.second)[0]
     assert pair.comparison.p == expected < 0.005
     claim = claims.CLAIMS[0]
-    assert claims._verdict(data, claim, "ant_omni").startswith("**holds** after 103k (p = ")
+    assert claims._verdict(data, claim, "ant_omni").startswith("**holds** after 90k (p = ")
     missing = dataclasses.replace(data.early, groups=[])
     empty = data._replace(early=missing, planned=data.planned, full=missing)
     nothing = claim._replace(second="no_such_algorithm")
     assert claims._verdict(empty, nothing, "ant_omni") == "not run yet"
+
+
+def test_p_values_of_the_page_by_hand(scripts, data):
+    """Read two tables, and compute the test of AntTrap-Omni with SciPy and the planned family."""
+
+    def scores(*names: str) -> list[float]:
+        found = []
+        for name in names:
+            path = ROOT / "docs/results/anttrap_omni" / f"{name}.csv"
+            with path.open(newline="") as file:
+                rows = [r for r in csv.DictReader(file) if r["evaluations"] == "89856"]
+            found += [float(row["qd_score"]) for row in rows]
+        return found
+
+    ours = scores("dcg_me.seeds_400-407", "dcg_me.seeds_800-805.1M")
+    theirs = scores("pga_me.seeds_800-807")
+    assert (len(ours), len(theirs)) == (14, 8)
+    p = stats.mannwhitneyu(ours, theirs, method="exact").pvalue
+    section = scripts[2].tests(data, data.early, 0)
+    (row,) = [r for r in section.splitlines() if r.startswith("| AntTrap-Omni | `pga_me` |")]
+    cells = [cell.strip() for cell in row.split("|")]
+    assert cells[4] == "14 and 8"
+    assert float(cells[6]) == pytest.approx(p, rel=0.06)
+    assert float(cells[7]) == pytest.approx(28 * p, rel=0.06)  # 7 algorithms on 4 tasks
+
+
+def test_seeds_of_a_source_with_other_random_numbers_count_in_addition(scripts, data):
+    group = data.planned.find("ant_omni", "dcg_me")
+    keys = list(zip(group.sources, group.seeds, strict=True))
+    assert len(keys) == len(set(keys)) == 10
+    assert scripts[2].seed_numbers(group) == "0 to 5 and 0 to 3 of 4df66d0"
 
 
 def test_a_page_that_differs_is_noticed(scripts, tmp_path):

@@ -209,6 +209,9 @@ def test_a_finished_run_is_preferred_to_a_longer_one():
         curves = {"evaluations": np.full((1, len(seeds)), last), "seed": np.array([seeds])}
         return SeedResults(seeds, curves, {"qd_score": np.array(seeds)} if done else None)
 
+    other = dataclasses.replace(part([2], 50, False), source="older")
+    both = distinct([part([2], 100, True), other])
+    assert [(p.source, p.seeds) for p in both] == [("", [2]), ("older", [2])]
     kept = distinct([part([0, 1, 2], 900, False), part([2, 3], 100, True), part([1], 950, False)])
     assert [(p.seeds, p.last, p.final is None) for p in kept] == [
         ([0], 900.0, True),

@@ -120,6 +120,14 @@ def test_holm_is_never_weaker_than_bonferroni_and_keeps_the_order(p):
     assert (np.diff(holm[order]) >= -1e-12).all()
 
 
+def test_planned_comparisons_count_before_they_are_made():
+    """Correct two p-values of a family of ten as if the other eight were 1."""
+    p, planned = [0.001, 0.004], [0.001, 0.004, *8 * [1.0]]
+    np.testing.assert_allclose(statistics.bonferroni(p, 10), statistics.bonferroni(planned)[:2])
+    np.testing.assert_allclose(statistics.holm(p, 10), statistics.holm(planned)[:2])
+    np.testing.assert_allclose(statistics.holm(p, 1), statistics.holm(p))  # more made than planned
+
+
 def test_what_could_not_be_tested_is_not_counted():
     np.testing.assert_allclose(statistics.bonferroni([0.1, math.nan, 0.2]), [0.2, math.nan, 0.4])
     np.testing.assert_allclose(statistics.holm([0.1, math.nan, 0.2]), [0.2, math.nan, 0.2])

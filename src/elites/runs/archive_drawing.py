@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import Normalize, to_rgba_array
 
-from elites.runs.drawing import COLOURS, EMPTY, frame, plt, short
+from elites.runs.drawing import COLOURS, EMPTY, colour, frame, plt, short
 from elites.runs.voronoi import grid_places, polygons
 from elites.tasks.axes import axes_of_facts
 
@@ -225,7 +225,7 @@ def _draw_each_error(axes, facts, asked: np.ndarray, reached: np.ndarray) -> Non
     names: Sequence[str] = [short(axis.name) for axis in axes_of_facts(facts)]
     axes.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
     for i, name in enumerate(names):
-        axes.scatter(asked[:, i], reached[:, i], s=6, color=COLOURS[i % 8], label=name)
+        axes.scatter(asked[:, i], reached[:, i], s=6, color=colour(i), label=name)
     axes.set(xlabel="asked, from lowest to highest", ylabel="reached", xlim=(0, 1), ylim=(0, 1))
     axes.set_box_aspect(1)
 

@@ -21,7 +21,10 @@ from elites.tasks.axes import axes_of_facts
 from elites.words import plain, shortened
 
 # The palette of Okabe and Ito, which colour-blind people can tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C510A")
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C510A",
+    "#882255", "#999933", "#44AA99", "#777777",
+)  # fmt: skip
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
 EMPTY = "#E8E8E8"
 STYLE: Any = {
@@ -111,12 +114,17 @@ def colour_bar(figure, axes, scale: Normalize) -> None:
 # ------------------------------------------------------------------------------------------ curves
 
 
+def colour(i: int) -> str:
+    """Return the colour of curve number i, counted from 0. Colours repeat after the twelfth."""
+    return COLOURS[i % len(COLOURS)]
+
+
 def line_style(i: int) -> Any:
     """Return the matplotlib line style of curve number i, counted from 0.
 
-    Colours repeat from the ninth curve on, but with another line style.
+    Curves with the same colour have different line styles.
     """
-    return STYLES[(i + i // 8) % 8]
+    return STYLES[i % len(STYLES)]
 
 
 def smoothed(

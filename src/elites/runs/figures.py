@@ -33,10 +33,9 @@ from elites.runs.archive_drawing import (
 from elites.runs.config import seed_index
 from elites.runs.directory import RunDirectory, RunError
 from elites.runs.drawing import (
-    COLOURS,
     EMPTY,
-    STYLES,
     band,
+    colour,
     colour_bar,
     explain,
     line_style,
@@ -341,7 +340,7 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
     for axes, (name, title) in zip(panels, ARCHIVE_METRICS, strict=True):
         for i, table in enumerate(tables.values()):
             values = table[name] * (100 if name == "coverage" else 1)
-            band(axes, table["evaluations"][:, 0], values, COLOURS[i % 8], line_style(i))
+            band(axes, table["evaluations"][:, 0], values, colour(i), line_style(i))
         axes.set(xlabel="evaluations", ylabel=title)
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         axes.xaxis.set_major_formatter(thousands)
@@ -351,7 +350,7 @@ def _curves_figure(tables: Mapping[str, Mapping[str, np.ndarray]], facts):
     how = "" if counts == {1} else f", median and quartiles of {seeds} seeds"
     figure.suptitle(f"{short(facts['task'])}{how}", x=0.01, ha="left")
     handles = [
-        Line2D([], [], color=COLOURS[i % 8], linestyle=line_style(i), label=_with_gap(label, table))
+        Line2D([], [], color=colour(i), linestyle=line_style(i), label=_with_gap(label, table))
         for i, (label, table) in enumerate(tables.items())
     ]
     panels[0].legend(handles=handles, loc="best")
@@ -381,8 +380,8 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
         left.plot(
             x,
             added,
-            color=palette.get(origin, COLOURS[i % 8]),
-            linestyle=STYLES[i % 8],
+            color=palette.get(origin, colour(i)),
+            linestyle=line_style(i),
             label=short(origin),
             linewidth=1.6,
         )
@@ -400,7 +399,7 @@ def _origin_figure(facts, table: Mapping[str, np.ndarray], snapshot, index: int)
 def _palette(facts: Mapping[str, Any]) -> dict[str, str]:
     """Return the colour of each origin, in the order of their numbers. The first is grey."""
     _, *variations = names = list(facts["origins"])
-    colours = ["#9A9A9A", *(COLOURS[i % 8] for i in range(len(variations)))]
+    colours = ["#9A9A9A", *(colour(i) for i in range(len(variations)))]
     return dict(zip(names, colours, strict=True))
 
 

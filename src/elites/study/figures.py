@@ -21,8 +21,8 @@ from elites.runs.archive_drawing import draw_archive
 from elites.runs.drawing import (
     COLOURS,
     EMPTY,
-    STYLES,
     band,
+    colour,
     colour_bar,
     line_style,
     plt,
@@ -41,7 +41,7 @@ def look(label: str, labels: Sequence[str]) -> tuple[str, Any]:
     An algorithm has the same look on every task.
     """
     i = list(labels).index(label)
-    return COLOURS[i % 8], line_style(i)
+    return colour(i), line_style(i)
 
 
 def curves(groups: Sequence[Group], axis: str, labels: Sequence[str] = ()) -> Any:
@@ -139,7 +139,7 @@ def additions(groups: Sequence[Group]) -> Any:
                 group.curves[name].mean(axis=1),
             )  # fmt: skip
             panel.plot(
-                x, added, color=COLOURS[i % 8], linestyle=STYLES[i % 8],
+                x, added, color=colour(i), linestyle=line_style(i),
                 label=short(name.removeprefix("added.")),
             )  # fmt: skip
         panel.set_title(short(group.label), fontsize=10)
@@ -161,6 +161,7 @@ _THEMED = {
     EMPTY.lower(): "empty",
     COLOURS[0].lower(): "blue",
     COLOURS[7].lower(): "brown",
+    COLOURS[8].lower(): "wine",
 }
 
 

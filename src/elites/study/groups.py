@@ -2,7 +2,8 @@
 
 `SeedResults` are the results of some seeds: of a run, or of a recorded table. A `Group` has all
 results of an algorithm on a task. They may have been computed on different machines, so a seed may
-occur several times. It counts once.
+occur several times. It counts once. Seeds of a source that draws other random numbers are other
+seeds, even if they have the same number.
 """
 
 from __future__ import annotations
@@ -47,15 +48,22 @@ class SeedResults:
     """Arrays [n, seeds], keyed by metric or axis. Empty before the first iteration."""
     final: Columns | None = None
     """Arrays [seeds] of the final metrics, or None if the seeds are not finished."""
+    source: str = ""
+    """Name of the source code, if it draws other random numbers than the current one."""
 
     @property
     def last(self) -> float:
         """Number of evaluations that the seeds have reached, 0 if there are no curves."""
         return float(self.curves["evaluations"][-1, 0]) if len(self.curves) else 0.0
 
-    def without(self, seeds: set[int]) -> SeedResults | None:
-        """Return the part without some seeds, or None if no seed is left."""
-        kept = [i for i, seed in enumerate(self.seeds) if seed not in seeds]
+    @property
+    def keys(self) -> list[tuple[str, int]]:
+        """Source and number of each seed. Two seeds with the same key are the same seed."""
+        return [(self.source, seed) for seed in self.seeds]
+
+    def without(self, keys: set[tuple[str, int]]) -> SeedResults | None:
+        """Return the part without the seeds that have some `keys`, or None if no seed is left."""
+        kept = [i for i, key in enumerate(self.keys) if key not in keys]
         if len(kept) == len(self.seeds):
             return self
         if not kept:
@@ -65,6 +73,7 @@ class SeedResults:
             [self.seeds[i] for i in kept],
             {name: values[:, kept] for name, values in self.curves.items()},
             None if final is None else {name: values[kept] for name, values in final.items()},
+            self.source,
         )
 
 
@@ -76,6 +85,8 @@ class Group:
     label: str
     imported: bool = False
     seeds: list[int] = dataclasses.field(default_factory=list)
+    sources: list[str] = dataclasses.field(default_factory=list)
+    """Source of each seed, as in `SeedResults`."""
     planned: int = 0
     finished: int = 0
     """Number of seeds whose runs are finished."""
@@ -101,6 +112,7 @@ class Group:
         kept = distinct(parts)
         begun = [part for part in kept if len(part.curves)]
         self.seeds = [seed for part in begun for seed in part.seeds]
+        self.sources = [part.source for part in begun for _ in part.seeds]
         self.curves = joined([part.curves for part in begun])
         done = [part for part in kept if part.final is not None]
         self.finished = sum(len(part.seeds) for part in done)
@@ -158,13 +170,13 @@ def distinct(parts: Sequence[SeedResults]) -> list[SeedResults]:
     order = sorted(
         range(len(parts)), key=lambda i: (parts[i].final is None, -parts[i].last)
     )  # stable
-    taken: set[int] = set()
+    taken: set[tuple[str, int]] = set()
     kept: dict[int, SeedResults] = {}
     for i in order:
         part = parts[i].without(taken)
         if part is not None:
             kept[i] = part
-            taken |= set(part.seeds)
+            taken |= set(part.keys)
     return [kept[i] for i in sorted(kept)]
 
 

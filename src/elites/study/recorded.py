@@ -1,14 +1,15 @@
 """Recorded tables: results of runs that are kept without the run directories.
 
-    plan.toml                                           the plan that they belong to
-    TASK/ALGORITHM[.SETTING...].seeds_A-B[.BUDGET].csv  metrics.csv of a run
-    TASK/....reevaluations.csv                          its reevaluations.csv
-    TASK/....cells.csv                                  its evaluation/cells.csv
+    plan.toml                           the plan that they belong to
+    TASK/ALGORITHM[.SETTING...].seeds_A-B[.BUDGET][.source_COMMIT].csv  metrics.csv of a run
+    TASK/....reevaluations.csv          its reevaluations.csv
+    TASK/....cells.csv                  its evaluation/cells.csv
 
 Tables of other kinds have other words before `.csv`, and are not read here. A setting is a
 hyperparameter that differs from the plan's, as in `dcrl_me.discount_0.9.seeds_100-105.csv`. The
-budget, as in `1M`, is only needed to tell two tables of the same seeds apart. Rows may be thinned
-out, to every tenth iteration for example.
+budget, as in `1M`, is only needed to tell two tables of the same seeds apart. A source is named if
+it drew other random numbers than the current one. Its seeds are then other seeds, and count beside
+those of the same number. Rows may be thinned out, to every tenth iteration for example.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ FEW = 4
 """Number of seeds that are enough to leave out those that were stopped earlier."""
 _NAME = re.compile(
     r"(?P<algorithm>\w+)(?P<settings>(\.[a-z_]+_[\w.+-]*?)*)\.seeds_(?P<first>\d+)-(?P<last>\d+)"
-    r"(\.(?P<budget>\d+[kM]))?"
+    r"(\.(?P<budget>\d+[kM]))?(\.source_(?P<source>\w+))?"
 )
 
 
@@ -54,6 +55,8 @@ class Recording:
     """Name of the algorithm, with its settings, such as "dcrl_me, discount 0.9"."""
     metrics: Columns
     """Arrays [n, seeds], keyed by column."""
+    source: str = ""
+    """Name of the source code, if it draws other random numbers than the current one."""
 
     @property
     def seeds(self) -> list[int]:
@@ -80,11 +83,10 @@ class Recording:
         kept = spent <= budget * (1 + NEAR)
         curves = {name: values[kept] for name, values in self.metrics.items()}
         if not kept.any() or spent[kept][-1] < budget * (1 - NEAR):
-            return SeedResults(self.seeds, curves if kept.any() else {})
+            return SeedResults(self.seeds, curves if kept.any() else {}, source=self.source)
         final = {name: values[-1] for name, values in curves.items()}
-        return SeedResults(
-            self.seeds, curves, {**final, **self._reevaluated(final["evaluations"][0])}
-        )
+        final = {**final, **self._reevaluated(final["evaluations"][0])}
+        return SeedResults(self.seeds, curves, final, self.source)
 
     def _reevaluated(self, evaluations: float) -> Columns:
         """Return the metrics [seeds] of a re-evaluation near a number of evaluations, if any."""
@@ -149,7 +151,7 @@ def _read(path: Path, match: re.Match[str]) -> Recording:
         raise RunError(f"{path}: does not have the seeds {seeds[0]} to {seeds[-1]} of its name")
     settings = re.split(r"\.(?=[a-z])", match["settings"])[1:]
     label = ", ".join([match["algorithm"], *(text.replace("_", " ") for text in settings)])
-    return Recording(path, path.parent.name, label, metrics)
+    return Recording(path, path.parent.name, label, metrics, match["source"] or "")
 
 
 def stem(algorithm: str, seeds: range, settings: Sequence[str] = (), budget: str = "") -> str:
@@ -169,7 +171,7 @@ def parts_for(recordings: Sequence[Recording], budget: int) -> list[SeedResults]
     # Thinned tables end earlier below a budget, so lengths below it must not decide.
     parts: list[SeedResults] = []
     for recording in order:
-        known = {seed for part in parts for seed in part.seeds}
+        known = {key for part in parts for key in part.keys}
         part = recording.part(budget).without(known)
         parts += [] if part is None else [part]
     lengths = sorted((part.last for part in parts for _ in part.seeds), reverse=True)

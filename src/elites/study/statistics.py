@@ -181,26 +181,28 @@ def superiority(first: Values, second: Values) -> float:
     return float(above + 0.5 * (first[:, None] == second[None]).mean())
 
 
-def bonferroni(p: Values) -> np.ndarray:
+def bonferroni(p: Values, family: int = 0) -> np.ndarray:
     """Return p-values after Bonferroni's correction: each multiplied by their number, at most 1.
 
-    A p-value of NaN stays NaN and does not count.
+    A p-value of NaN stays NaN and does not count. `family` is the number of planned comparisons, if
+    more are planned than there are p-values.
     """
     p = np.asarray(p, np.float64)
-    return np.minimum(p * np.count_nonzero(~np.isnan(p)), 1.0)
+    return np.minimum(p * max(np.count_nonzero(~np.isnan(p)), family), 1.0)
 
 
-def holm(p: Values) -> np.ndarray:
+def holm(p: Values, family: int = 0) -> np.ndarray:
     """Return p-values after Holm's step-down correction, each at most 1.
 
     The smallest of n p-values is multiplied by n, the next one by n - 1, and so on. A p-value of
-    NaN stays NaN and does not count.
+    NaN stays NaN and does not count. `family` is the number of planned comparisons, if more are
+    planned than there are p-values. It then takes the place of n.
     """
     p = np.asarray(p, np.float64)
     known = np.flatnonzero(~np.isnan(p))
     order = known[np.argsort(p[known], kind="stable")]
     corrected = np.full_like(p, np.nan)
-    factors = len(order) - np.arange(len(order))
+    factors = max(len(order), family) - np.arange(len(order))
     corrected[order] = np.minimum(np.maximum.accumulate(p[order] * factors), 1.0)
     return corrected
 
@@ -242,20 +244,25 @@ def compare_with(
 def correct(
     found: Sequence[tuple[str, Comparison]],
     family_of: Callable[[str], str] = lambda name: "",
+    planned: Mapping[str, int] | None = None,
 ) -> list[Corrected]:
     """Return comparisons by one metric, pairs of task and comparison, with corrected p-values.
 
     The p-values are corrected for all comparisons of a family, over all tasks together.
     `family_of` returns the name of the family for the second algorithm of a comparison. A
-    comparison without values on one side is not counted.
+    comparison without values on one side is not counted. `planned` has the number of comparisons
+    that are planned in a family. If there are fewer yet, the correction is for the planned ones, so
+    that p-values do not grow as results arrive.
     """
     corrected: dict[int, Corrected] = {}
     kinds = [family_of(comparison.second) for _, comparison in found]
     for kind in dict.fromkeys(kinds):
         places = [i for i, other in enumerate(kinds) if other == kind]
         p = [found[i][1].p for i in places]
-        size = int(np.count_nonzero(~np.isnan(p)))
-        for i, by_bonferroni, by_holm in zip(places, bonferroni(p), holm(p), strict=True):
+        size = max(int(np.count_nonzero(~np.isnan(p))), (planned or {}).get(kind, 0))
+        for i, by_bonferroni, by_holm in zip(
+            places, bonferroni(p, size), holm(p, size), strict=True
+        ):
             corrected[i] = Corrected(*found[i], float(by_bonferroni), float(by_holm), size, kind)
     return [corrected[i] for i in range(len(found))]
 
