@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +76,11 @@ def curves(groups: Sequence[Group], axis: str, labels: Sequence[str] = ()) -> An
     return figure
 
 
-def archives(groups: Sequence[Group]) -> Any:
+def archives(groups: Sequence[Group], note: Callable[[Group], str] = lambda group: "") -> Any:
     """Return a figure of the best archive of each group, coloured by fitness on a common scale.
 
-    A group holds the results of one algorithm on one task. Returns None if no group has an archive.
+    A group holds the results of one algorithm on one task. `note` returns what to add to the title
+    of its panel. Returns None if no group has an archive.
     """
     drawn = [group for group in groups if group.archive is not None]
     if not drawn:
@@ -104,7 +105,8 @@ def archives(groups: Sequence[Group]) -> Any:
         )
         full = np.isfinite(values)
         panel.set_title(
-            f"{short(group.label)}, seed {group.archive_seed}\n{100 * full.mean():.1f} % of cells",
+            f"{short(group.label)}, seed {group.archive_seed}\n"
+            f"{100 * full.mean():.1f} % of cells{note(group)}",
             fontsize=10,
         )
     for panel in grid.flat[len(drawn) :]:
