@@ -100,20 +100,20 @@ def read(folder: Path = FOLDER) -> Data:
     """Read all recorded tables of a folder. Raises a ValueError if one is damaged."""
     problems: list[str] = []
     recordings = Folder(folder).read(problems)
-    sources = [
-        Folder(folder, evaluations=EARLY),
-        Folder(folder),
-        Folder(folder, evaluations=FULL),
-        Folder(folder, file="related.toml"),
-        Folder(folder, file="related.toml", evaluations=EARLY),
-    ]
-    results = [collect(source) for source in sources]
-    problems += [text for found in results for text in found.problems]
+    sources = {
+        "early": Folder(folder, evaluations=EARLY),
+        "planned": Folder(folder),
+        "full": Folder(folder, evaluations=FULL),
+        "related": Folder(folder, file="related.toml"),
+        "related_early": Folder(folder, file="related.toml", evaluations=EARLY),
+    }
+    results = {name: collect(source) for name, source in sources.items()}
+    problems += [text for found in results.values() for text in found.problems]
     if problems:
         raise ValueError("; ".join(dict.fromkeys(problems)))
-    others = [name for _, name in sources[0].plan().pairs() if name != REFERENCE]
+    others = [name for _, name in Folder(folder).plan().pairs() if name != REFERENCE]
     families = Counter(family_of(REFERENCE, name) for name in others)
-    return Data(recordings, *results, families)
+    return Data(recordings, families=families, **results)
 
 
 def published(task: str, index: int) -> float:

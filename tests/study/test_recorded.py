@@ -156,6 +156,7 @@ def test_the_report_says_what_is_missing_and_compares_where_all_are(folder):
     assert "Corrected for 1 comparison: dcg_me against the algorithms of the paper on 1" in text
     assert "Corrected for 1 comparison: dcg_me against the other algorithms on 1 task." in text
     assert "recorded tables pga_me.seeds_0-1.csv, pga_me.seeds_1-3.1M.csv" in text
+    assert f"Compute more with <code>elites study {folder / 'plan.toml'}</code>" in text
 
 
 def test_only_a_study_takes_results_of_other_programs(folder, tmp_path):

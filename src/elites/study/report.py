@@ -26,8 +26,9 @@ from elites.study.collect import Source, collect
 from elites.study.comparison import Point, comparison_point, has_values
 from elites.study.groups import AXES, FINAL_METRICS, Group, Results, tasks_of
 from elites.study.markup import escaped, figure, table
+from elites.study.recorded import Folder
 from elites.study.significance import Tests
-from elites.words import counted, file_name, number, ranges, spans
+from elites.words import counted, file_name, listed, number, ranges, spans
 
 PUBLISHED = {
     # The paper's second table, medians over 20 replications after one million evaluations:
@@ -88,7 +89,7 @@ def _head(source: Source, results: Results) -> str:
         lines.append(
             '<div class="note" role="note"><strong>This study is unfinished.</strong> The page '
             "shows the results so far. The algorithms of a task are compared at the last "
-            "evaluation that all of them have reached. Continue with <code>elites study</code>."
+            f"evaluation that all of them have reached. {_continuation(source)}"
             f"{table([], rows, words=True)}</div>"
         )
     if results.problems:
@@ -105,6 +106,14 @@ def _head(source: Source, results: Results) -> str:
     links = "".join(f'<a href="#{escaped(t)}">{escaped(t)}</a> ' for t in results.tasks)
     lines.append(f'<nav aria-label="tasks">{links}<a href="#runs">runs</a></nav>')
     return "\n".join(lines)
+
+
+def _continuation(source: Source) -> str:
+    """Return the HTML of how to compute what is missing."""
+    if isinstance(source, Folder):
+        plan = escaped(str(source.path / source.file))
+        return f"Compute more with <code>elites study {plan}</code>."
+    return "Continue with <code>elites study</code>."
 
 
 def _progress(group: Group) -> str:
@@ -143,10 +152,12 @@ def _published(results: Results) -> str:
                 number(PUBLISHED[task][i]) if task in PUBLISHED else "" for task in header[1:]
             ]
             rows.append([f"{title}, published", *published])
+    budgets = sorted({f"{budget:,}" for group in conditioned for budget in group.budgets})
     note = (
-        "<p>Medians over seeds. Published values are the paper's for DCG-MAP-Elites, over 20 "
-        "replications after one million evaluations. Its simulator did not reproduce an evaluation "
-        "exactly, so its archives have descriptor errors.</p>"
+        f"<p>Medians over seeds that are finished, after {escaped(listed(budgets))} evaluations. "
+        "Published values are the paper's for DCG-MAP-Elites, over 20 replications after one "
+        "million evaluations. Its simulator did not reproduce an evaluation exactly, so its "
+        "archives have descriptor errors.</p>"
         if tasks
         else "<p>Medians over seeds. The paper has no values for these tasks.</p>"
     )
