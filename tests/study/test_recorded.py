@@ -153,8 +153,16 @@ def test_the_report_says_what_is_missing_and_compares_where_all_are(folder):
     assert "Metrics after 500 evaluations, which all of them have reached" in text
     assert "<th scope='row'>pga_me</th><td>PGA-MAP-Elites</td>" in text
     # The comparison with the paper's algorithm and that with other settings are two families.
-    assert "Corrected for 1 comparison: dcg_me against the algorithms of the paper on 1" in text
+    assert (
+        "Corrected for 4 comparisons, of which 1 can be made so far: dcg_me against the "
+        "algorithms of the paper on 1 task." in text
+    )
     assert "Corrected for 1 comparison: dcg_me against the other algorithms on 1 task." in text
+    # Two algorithms are tested after the most evaluations that both have.
+    section = text[text.index("<h4>QD-score</h4>") :]
+    for name, after in (("pga_me", "500"), ("dcg_me, discount 0.9, lengthscale 0.48", "1,000")):
+        row = rf"<th scope='row'>{name}</th>(<td>[^<]*</td>){{6}}<td>{after}</td>"
+        assert re.search(row, section)
     assert "recorded tables pga_me.seeds_0-1.csv, pga_me.seeds_1-3.1M.csv" in text
     assert f"Compute more with <code>elites study {folder / 'plan.toml'}</code>" in text
 

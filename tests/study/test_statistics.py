@@ -182,48 +182,52 @@ def test_the_interval_is_the_same_every_time():
     assert statistics.bootstrap_interval(A) == statistics.bootstrap_interval(list(A))
 
 
+def compared(
+    tasks: dict[str, dict[str, list[float]]], family_of=lambda name: ""
+) -> list[statistics.Corrected]:
+    """Return the corrected comparisons of the algorithm "a" with all others, on all tasks."""
+    pairs = [
+        (task, statistics.compare(values, "a", name))
+        for task, values in tasks.items()
+        for name in values
+        if name != "a"
+    ]
+    return statistics.correct(pairs, family_of)
+
+
 def test_comparisons_of_one_algorithm_over_all_tasks_are_one_family():
-    tasks = {"x": {"a": A, "b": B, "c": [x + 0.05 for x in A]}, "y": {"b": B, "a": A}}
-    found = statistics.compare_with("a", tasks)
-    assert [entry.comparison[:2] for entry in found["x"]] == [("a", "b"), ("a", "c")]
-    assert [entry.comparison[:2] for entry in found["y"]] == [("a", "b")]
-    everything = [*found["x"], *found["y"]]
-    assert [entry.family for entry in everything] == [3, 3, 3]
-    for entry in everything:
+    found = compared({"x": {"a": A, "b": B, "c": [x + 0.05 for x in A]}, "y": {"b": B, "a": A}})
+    assert [(e.task, *e.comparison[:2]) for e in found] == [
+        ("x", "a", "b"),
+        ("x", "a", "c"),
+        ("y", "a", "b"),
+    ]
+    assert [entry.family for entry in found] == [3, 3, 3]
+    for entry in found:
         assert entry.bonferroni == pytest.approx(min(3 * entry.comparison.p, 1.0))
         assert entry.comparison.smallest == statistics.smallest_p(8, 8)
-    p = [entry.comparison.p for entry in everything]
-    np.testing.assert_allclose([entry.holm for entry in everything], statistics.holm(p))
-    assert everything[0].comparison.superiority > 0.9
-    (other,) = statistics.compare_others("a", tasks["x"])
-    assert (other.first, other.second) == ("b", "c")
-    assert other.superiority < 0.1
+    p = [entry.comparison.p for entry in found]
+    np.testing.assert_allclose([entry.holm for entry in found], statistics.holm(p))
+    assert found[0].comparison.superiority > 0.9
 
 
 def test_what_cannot_be_compared_is_not_in_the_family():
-    tasks = {"x": {"a": A, "b": B}, "y": {"b": B}, "z": {"a": A, "b": [math.nan]}}
-    found = statistics.compare_with("a", tasks)
-    assert found["y"] == []
-    assert found["x"][0].bonferroni == found["x"][0].comparison.p
-    assert [entry.family for entry in (*found["x"], *found["z"])] == [1, 1]
-    assert math.isnan(found["z"][0].bonferroni)
-    assert statistics.compare_with("a", {"x": {"a": A}}) == {"x": []}
+    one, nothing = compared({"x": {"a": A, "b": B}, "z": {"a": A, "b": [math.nan]}})
+    assert one.bonferroni == one.comparison.p
+    assert [one.family, nothing.family] == [1, 1]
+    assert math.isnan(nothing.bonferroni)
 
 
 def test_families_are_corrected_apart():
-    values = {"x": {"a": A, "b": B, "c": B, "d": B}, "y": {"a": A, "b": B}}
-    found = statistics.compare_with("a", values, lambda name: "two" if name == "d" else "one")
-    everything = [*found["x"], *found["y"]]
-    assert [(e.comparison.second, e.kind, e.family) for e in everything] == [
+    found = compared(
+        {"x": {"a": A, "b": B, "c": B, "d": B}, "y": {"a": A, "b": B}},
+        lambda name: "two" if name == "d" else "one",
+    )
+    assert [(e.comparison.second, e.kind, e.family) for e in found] == [
         ("b", "one", 3),
         ("c", "one", 3),
         ("d", "two", 1),
         ("b", "one", 3),
     ]
-    p = everything[0].comparison.p
-    assert [e.bonferroni for e in everything] == pytest.approx([3 * p, 3 * p, p, 3 * p])
-
-
-def test_nothing_to_summarise():
-    assert statistics.summary([]).seeds == 0
-    assert math.isnan(statistics.summary([math.nan]).median)
+    p = found[0].comparison.p
+    assert [e.bonferroni for e in found] == pytest.approx([3 * p, 3 * p, p, 3 * p])

@@ -20,6 +20,8 @@ class Point:
     """Words for headings, such as "at the end"."""
     values: dict[str, dict[str, np.ndarray]]
     """Arrays [seeds], keyed by metric and then by label."""
+    evaluations: float | None = None
+    """Number of evaluations, or None at the end of training."""
 
 
 def comparison_point(groups: Sequence[Group]) -> Point | None:
@@ -49,7 +51,8 @@ def comparison_point(groups: Sequence[Group]) -> Point | None:
         metric: {g.label: v for g in begun if (v := values_at(g, metric, common)) is not None}
         for metric, _ in ARCHIVE_METRICS
     }
-    return Point(f"after {common:,.0f} evaluations, which all of them have reached", values)
+    text = f"after {common:,.0f} evaluations, which all of them have reached"
+    return Point(text, values, common)
 
 
 def _common_evaluations(groups: Sequence[Group]) -> float:

@@ -54,7 +54,7 @@ def write(source: Source, *others: Source) -> Path:
     results = collect(source, *others)
     source.report.mkdir(exist_ok=True)
     points = {task: comparison_point(results.of(task)) for task in results.tasks}
-    tests = Tests(source.plan(), {task: point for task, point in points.items() if point})
+    tests = Tests(source.plan(), results)
     sections = [_task_section(source, results, task, points[task], tests) for task in results.tasks]
     body = [_head(source, results), _published(results), *sections, _runs(results)]
     template = string.Template(files("elites.study").joinpath("page.html").read_text("utf-8"))
@@ -88,8 +88,9 @@ def _head(source: Source, results: Results) -> str:
         rows = [[group.task, group.label, _progress(group)] for group in results.unfinished]
         lines.append(
             '<div class="note" role="note"><strong>This study is unfinished.</strong> The page '
-            "shows the results so far. The algorithms of a task are compared at the last "
-            f"evaluation that all of them have reached. {_continuation(source)}"
+            "shows the results so far. Metrics of a task are those after the most evaluations "
+            "that all algorithms have reached. Tests compare two algorithms after the most that "
+            f"both have. {_continuation(source)}"
             f"{table([], rows, words=True)}</div>"
         )
     if results.problems:
@@ -177,7 +178,7 @@ def _task_section(
     parts = [f'<section id="{name}"><h2>{name}</h2>', _curves(source, results, task)]
     parts += [_offset_note(groups), _imported_note(groups)]
     if point is not None:
-        parts += [_final_table(point), tests.section(task, point)]
+        parts += [_final_table(point), tests.section(task)]
     with figures.styled():
         for kind, title, drawn in (
             ("archives", "Archives", figures.archives(groups)),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Sequence
-
-import numpy as np
+from typing import NamedTuple
 
 from elites.names import short_name
 from elites.runs.evaluation import ARCHIVE_METRICS
 from elites.study import statistics
-from elites.study.comparison import Point
+from elites.study.comparison import comparison_point
+from elites.study.groups import Group, Results
 from elites.study.markup import escaped, p_text, table
 from elites.study.plan import ABLATIONS, BASELINES, Plan
 from elites.words import counted
@@ -29,78 +31,100 @@ def family_of(reference: str, name: str) -> str:
     return PAPER if paper else OTHERS
 
 
+class Test(NamedTuple):
+    """Rank-sum test of two algorithms on a task by one metric."""
+
+    task: str
+    comparison: statistics.Comparison
+    evaluations: float | None  # after which they are compared, or None at the end of training
+
+    @property
+    def after(self) -> str:
+        """Number of evaluations after which the algorithms are compared, as text."""
+        return "the end" if self.evaluations is None else f"{self.evaluations:,.0f}"
+
+
 class Tests:
     """Rank-sum tests of the reference algorithm against every other algorithm, over all tasks.
 
     The reference is DCG-MAP-Elites, as in the paper. If the plan does not have it, the reference is
-    the plan's first algorithm.
+    the plan's first algorithm. In an unfinished study, two algorithms are compared after the most
+    evaluations that both have, so one that was stopped early does not shorten the others.
     """
 
-    def __init__(self, plan: Plan, points: dict[str, Point]):
-        first = short_name(plan.algorithms[0])
-        self.reference = REFERENCE if REFERENCE in plan.algorithms else first
-        self._families = {
-            metric: statistics.compare_with(
-                self.reference,
-                {task: point.values.get(metric, {}) for task, point in points.items()},
-                lambda name: family_of(self.reference, name),
-            )
-            for metric, _ in ARCHIVE_METRICS
-        }
+    def __init__(self, plan: Plan, results: Results):
+        names = [short_name(algorithm) for _, algorithm in plan.pairs()]
+        self.reference = REFERENCE if REFERENCE in names else names[0]
+        others = [name for name in names if name != self.reference]
+        self._planned = Counter(self._family(name) for name in others)
+        self._results = results
+        self._families = {metric: self._tested(metric) for metric, _ in ARCHIVE_METRICS}
 
-    def section(self, task: str, point: Point) -> str:
+    def _family(self, name: str) -> str:
+        """Return the family of the comparison of the reference with another algorithm."""
+        return family_of(self.reference, name)
+
+    def _tested(self, metric: str) -> list[tuple[Test, statistics.Corrected]]:
+        """Return the tests of the reference against all others by one metric, corrected."""
+        found = []
+        for task in self._results.tasks:
+            groups = self._results.of(task)
+            reference = [group for group in groups if group.label == self.reference]
+            found += [_test(a, b, metric) for a in reference for b in groups if b is not a]
+        tests = [test for test in found if test is not None]
+        pairs = [(test.task, test.comparison) for test in tests]
+        return list(zip(tests, statistics.correct(pairs, self._family, self._planned), strict=True))
+
+    def section(self, task: str) -> str:
         """Return the HTML of the tests on one task.
 
         Returns an empty string if the task has only one algorithm.
         """
-        parts = [
-            self._metric(task, title, self._families[metric], point.values.get(metric, {}))
-            for metric, title in ARCHIVE_METRICS
-        ]
+        parts = [self._metric(task, metric, title) for metric, title in ARCHIVE_METRICS]
         if not any(parts):
             return ""
         name = escaped(self.reference)
         why = "" if self.reference == REFERENCE else ", the first algorithm of the plan,"
         return (
-            f"<h3>Rank-sum tests {escaped(point.text)}</h3><p>Two-sided p-values of Wilcoxon's "
-            f"rank-sum test: {name}{why} against each other algorithm. Bonferroni and Holm correct "
-            f"for all comparisons of {name} in a family by the same metric, over all tasks. "
-            f"“{name} above” is the probability that a seed of {name} has a higher value than one "
-            f"of the other algorithm. Ties count half.</p>{''.join(parts)}"
+            f"<h3>Rank-sum tests</h3><p>Two-sided p-values of Wilcoxon's "
+            f"rank-sum test: {name}{why} against each other algorithm, after the most evaluations "
+            f"that both have. Bonferroni and Holm correct for all planned comparisons of {name} in "
+            f"a family by the same metric, over all tasks. “{name} above” is the probability that "
+            f"a seed of {name} has a higher value than one of the other algorithm. Ties count "
+            f"half.</p>{''.join(parts)}"
         )
 
-    def _metric(
-        self,
-        task: str,
-        title: str,
-        family: dict[str, list[statistics.Corrected]],
-        values: dict[str, np.ndarray],
-    ) -> str:
+    def _metric(self, task: str, metric: str, title: str) -> str:
         """Return the HTML of the tests of one metric on one task.
 
-        `family` has the corrected comparisons, keyed by task, and `values` the metric [seeds],
-        keyed by algorithm. Returns an empty string if there are no comparisons.
+        Returns an empty string if there are no comparisons.
         """
-        found, others = family[task], statistics.compare_others(self.reference, values)
-        if not found and not others:
+        found = [entry for entry in self._families[metric] if entry[0].task == task]
+        groups = [g for g in self._results.of(task) if g.label != self.reference]
+        others = [_test(a, b, metric) for a, b in itertools.combinations(groups, 2)]
+        uncorrected = [test for test in others if test is not None]
+        if not found and not uncorrected:
             return ""
         parts = [f"<h4>{escaped(title)}</h4>"]
         if found:
             header = [f"{self.reference} against", "p", "Bonferroni", "Holm", "smallest p possible",
-                      f"{self.reference} above", "p is"]  # fmt: skip
+                      f"{self.reference} above", "p is", "after"]  # fmt: skip
             rows = [
                 [c.second, p_text(c.p), p_text(t.bonferroni), p_text(t.holm), p_text(c.smallest),
-                 f"{c.superiority:.2f}", "exact" if c.exact else "approximate"]
-                for t in found
+                 f"{c.superiority:.2f}", "exact" if c.exact else "approximate", test.after]
+                for test, t in found
                 for c in [t.comparison]
             ]  # fmt: skip
-            parts += [*self._family_notes(family), table(header, rows), *_too_few(found)]
-        if others:
-            header = ["first", "second", "p", "smallest p possible", "first above second", "p is"]
+            corrected = [entry for _, entry in found]
+            parts += [*self._family_notes(metric), table(header, rows), *_too_few(corrected)]
+        if uncorrected:
+            header = ["first", "second", "p", "smallest p possible", "first above second", "p is",
+                      "after"]  # fmt: skip
             rows = [
                 [c.first, c.second, p_text(c.p), p_text(c.smallest), f"{c.superiority:.2f}",
-                 "exact" if c.exact else "approximate"]
-                for c in others
+                 "exact" if c.exact else "approximate", test.after]
+                for test in uncorrected
+                for c in [test.comparison]
             ]  # fmt: skip
             parts.append(
                 f"<details><summary>Other pairs, not corrected</summary>"
@@ -108,20 +132,32 @@ class Tests:
             )
         return "".join(parts)
 
-    def _family_notes(self, families: dict[str, list[statistics.Corrected]]) -> list[str]:
+    def _family_notes(self, metric: str) -> list[str]:
         """Return the HTML of notes on how many comparisons the p-values are corrected for."""
-        found = [entry for entries in families.values() for entry in entries]
+        found = [entry for _, entry in self._families[metric]]
         kinds = list(dict.fromkeys(entry.kind for entry in found))
         notes = []
         for kind in kinds:
             mine = [entry for entry in found if entry.kind == kind]
             tasks = counted(len({entry.task for entry in mine}), "task")
             against = "the others" if len(kinds) == 1 else kind
+            size = mine[0].family
+            made = "" if len(mine) == size else f", of which {len(mine)} can be made so far"
             notes.append(
-                f"<p>Corrected for {counted(mine[0].family, 'comparison')}: "
+                f"<p>Corrected for {counted(size, 'comparison')}{made}: "
                 f"{escaped(self.reference)} against {against} on {tasks}.</p>"
             )
         return notes
+
+
+def _test(first: Group, second: Group, metric: str) -> Test | None:
+    """Return the test of two algorithms on a task, or None if one of them has no values."""
+    point = comparison_point([first, second])
+    values = {} if point is None else point.values.get(metric, {})
+    if point is None or first.label not in values or second.label not in values:
+        return None
+    comparison = statistics.compare(values, first.label, second.label)
+    return Test(first.task, comparison, point.evaluations)
 
 
 def _too_few(found: Sequence[statistics.Corrected]) -> list[str]:

@@ -15,7 +15,6 @@ better use of few seeds.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -218,29 +217,6 @@ def compare(values: Mapping[str, Values], first: str, second: str) -> Comparison
     return Comparison(first, second, p, smallest, superiority(a, b), exact)
 
 
-def compare_with(
-    reference: str,
-    values: Mapping[str, Mapping[str, Values]],
-    family_of: Callable[[str], str] = lambda name: "",
-) -> dict[str, list[Corrected]]:
-    """Return the corrected comparisons of the reference with every other algorithm, by task.
-
-    `values` maps each task and algorithm to the values of one metric over seeds. `family_of`
-    returns the name of an algorithm's family, by default the same for all.
-    """
-    found = [
-        (task, compare(of_task, reference, name))
-        for task, of_task in values.items()
-        if reference in of_task
-        for name in of_task
-        if name != reference
-    ]
-    by_task: dict[str, list[Corrected]] = {task: [] for task in values}
-    for entry in correct(found, family_of):
-        by_task[entry.task].append(entry)
-    return by_task
-
-
 def correct(
     found: Sequence[tuple[str, Comparison]],
     family_of: Callable[[str], str] = lambda name: "",
@@ -265,12 +241,3 @@ def correct(
         ):
             corrected[i] = Corrected(*found[i], float(by_bonferroni), float(by_holm), size, kind)
     return [corrected[i] for i in range(len(found))]
-
-
-def compare_others(reference: str, values: Mapping[str, Values]) -> list[Comparison]:
-    """Return uncorrected comparisons of all pairs of algorithms other than the reference.
-
-    `values` maps the names of algorithms to the values of one metric over seeds on one task.
-    """
-    others = [name for name in values if name != reference]
-    return [compare(values, a, b) for a, b in itertools.combinations(others, 2)]
