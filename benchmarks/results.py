@@ -1,7 +1,7 @@
 """Write the results page and its figures from the recorded tables in `docs/results`.
 
     python benchmarks/results.py                  # write all tables and figures again
-    python benchmarks/results.py --add RUN ...    # first copy the tables of runs there
+    python benchmarks/results.py --add RUN ...    # first copy tables and configurations of runs
     python benchmarks/results.py --thin TABLE ... # first keep every tenth iteration of tables
     python benchmarks/results.py --check          # say whether the pages agree with the tables
 
@@ -17,36 +17,56 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import results_data
 import results_sections
+from elites import files, names
+from elites.files import RunError
 from elites.runs import directory as directories
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory
 from elites.runs.environment import read_sessions
 from elites.study import plan as plans
 from elites.study import recorded
+from elites.words import one_line
 from results_data import FOLDER, ROOT
 
 EVERY = 10  # iterations between two rows of a thinned table
 LONG = 400  # iterations of a table that is thinned
-KEPT = ("elites", "commit", "python", "jax", "device")  # of environment.json
+KEPT = ("elites", "commit", "source", "python", "jax", "device")  # of environment.json
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--add", type=Path, nargs="+", default=[], metavar="RUN")
+    parser.add_argument("--unknown-source", action="store_true",
+                        help="add runs that name neither commit nor source of elites")  # fmt: skip
     parser.add_argument("--thin", type=Path, nargs="+", default=[], metavar="TABLE")
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
-    for path in options.add:
-        print(add(directories.existing(path)))
-    for path in options.thin:
-        write_rows(path, thinned(rows_of(path)))
+    try:  # everything is checked before something is written
+        runs = [addable(path, options.unknown_source) for path in options.add]
+        tables = {path: thinned(metrics_of(path)) for path in options.thin}
+        for run in runs:
+            print(add(run))
+        for path, rows in tables.items():
+            write_rows(path, rows)
+    except (ValueError, OSError, RunError) as error:
+        print(f"results.py: {one_line(error)}", file=sys.stderr)
+        return 2
+    return write_pages(options.check)
+
+
+def write_pages(check: bool) -> int:
+    """Write the pages and the figures, and return the exit code.
+
+    With `check`, only says which pages do not agree with the tables.
+    """
     data = results_data.read()
     sections = results_sections.page(data)
     stale = [path for path, texts in sections.items() if replaced(path, texts) != text_of(path)]
-    if options.check:
+    if check:
         for path in stale:
             print(f"{path.relative_to(ROOT)} does not agree with the tables: run this script")
         return 1 if stale else 0
@@ -86,18 +106,40 @@ def _filled(found: re.Match[str], section: str) -> str:
 # --------------------------------------------------------------------------------- adding tables
 
 
+def addable(path: Path, unknown_source: bool = False) -> RunDirectory:
+    """Return the run directory at a path. Raises a ValueError if it cannot be added.
+
+    The source of elites must be known, with which each session of the run was computed, unless
+    `unknown_source` is true.
+    """
+    run = directories.existing(path)
+    config = run.config()
+    for name in (config.task, config.algorithm):
+        if names.paths(name):
+            raise ValueError(f"{path}: '{name}' is not a task or an algorithm of elites")
+    metrics_of(run / directories.METRICS)
+    sessions = read_sessions(run)
+    known = sessions and all(entry.get("commit") or entry.get("source") for entry in sessions)
+    if not known and not unknown_source:
+        raise ValueError(
+            f"{path}: {directories.ENVIRONMENT} has neither a commit nor a source of elites, so "
+            "nobody can repeat the run. Add it nevertheless with --unknown-source"
+        )
+    return run
+
+
 def add(run: RunDirectory) -> Path:
     """Copy the tables of a run into the folder, thinned out, and return the path of its metrics.
 
-    The table of cells has only the seed with the highest QD-score. Versions and device are kept in
-    a file beside the table.
+    The table of cells has only the seed with the highest QD-score. The configuration, and the
+    versions, source and device of the sessions, are kept in files beside the table.
     """
     config = run.config()
     seeds = range(config.first_seed, config.first_seed + config.seeds)
     name = recorded.stem(config.algorithm, seeds, settings(config), tag(config))
     table = FOLDER / config.task / f"{name}.csv"
     table.parent.mkdir(exist_ok=True)
-    write_rows(table, thinned(rows_of(run / directories.METRICS)))
+    write_rows(table, thinned(metrics_of(run / directories.METRICS)))
     for kind, source in (
         ("reevaluations", run / directories.REEVALUATIONS),
         ("cells", run.evaluation / "cells.csv"),
@@ -106,21 +148,35 @@ def add(run: RunDirectory) -> Path:
         if rows:  # a run that was stopped early has none
             kept = best_cells(rows) if kind == "cells" else rows
             write_rows(table.with_name(f"{name}.{kind}.csv"), kept)
-    session = read_sessions(run)[-1:]
-    kept = [{key: entry[key] for key in KEPT if key in entry} for entry in session]
-    text = json.dumps(kept, indent=1)
-    table.with_name(f"{name}.environment.json").write_text(f"{text}\n", "utf-8")
+    sessions = [{key: entry[key] for key in KEPT if key in entry} for entry in read_sessions(run)]
+    different = [entry for i, entry in enumerate(sessions) if entry not in sessions[:i]]
+    write_record(table.with_name(f"{name}.environment.json"), different)
+    write_record(table.with_name(f"{name}.config.json"), without_folders(config.to_json()))
     return table
+
+
+def without_folders(value: Any) -> Any:
+    """Return a value of a configuration in which absolute paths are reduced to their last name."""
+    if isinstance(value, dict):
+        return {name: without_folders(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_folders(inner) for inner in value]
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+
+
+def write_record(path: Path, record: Any) -> None:
+    """Write a record as JSON."""
+    path.write_text(f"{json.dumps(record, indent=1)}\n", "utf-8")
 
 
 def settings(config: Config) -> list[str]:
     """Return the hyperparameters of a run that differ from the plan's, such as discount_0.9."""
     plan = plans.read(str(FOLDER / recorded.PLAN))
     usual = vars(plan.config(config.task, config.algorithm, plan.seed_numbers).hp)
-    differing = {name: str(v) for name, v in vars(config.hp).items() if v != usual[name]}
-    return [
-        f"{name}_" + re.sub(r"[^\w.+-]+", "-", text).strip("-") for name, text in differing.items()
-    ]
+    differing = {name: v for name, v in vars(config.hp).items() if v != usual[name]}
+    texts = {name: str(without_folders(v) if isinstance(v, str) else v)
+             for name, v in differing.items()}  # fmt: skip
+    return [f"{name}_" + re.sub(r"[^\w.+-]+", "-", text).strip("-") for name, text in texts.items()]
 
 
 def tag(config: Config) -> str:
@@ -132,9 +188,24 @@ def tag(config: Config) -> str:
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    """Return the rows of a CSV file. An incomplete last line is left out."""
+    header, rows = files.read_csv(path, unfinished=True)
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def metrics_of(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table of metrics. Raises a ValueError if it is no such table."""
+    if path.suffix != ".csv":
+        raise ValueError(f"{path}: not a table of metrics, its name does not end in .csv")
+    rows = rows_of(path)
+    if not rows:
+        raise ValueError(f"{path}: it has no rows")
+    if "iteration" not in rows[0]:
+        raise ValueError(f"{path}: not a table of metrics, it has no column 'iteration'")
+    for row in rows:
+        if not row["iteration"].isdecimal():
+            raise ValueError(f"{path}: the iteration '{row['iteration']}' is not a whole number")
+    return rows
 
 
 def write_rows(path: Path, rows: list[dict[str, str]]) -> None:

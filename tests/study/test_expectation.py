@@ -65,6 +65,22 @@ def test_the_hours_of_the_paper_on_a_measured_gpu(machine):
     assert not (folder / "studies").exists()
 
 
+def test_hours_from_derived_seconds_are_not_counted_as_measured(machine):
+    folder = machine()
+    (folder / "trap.toml").write_text(
+        'tasks = ["anttrap_omni"]\nalgorithms = ["dcg_me"]\nseeds = 4\n'
+    )
+    rows, after = dry_run("trap.toml")
+    assert rows[0][5] == "measured, less 7 % for checkpoints"
+    assert "0.31 hours, 0.00 of them from seconds measured for the same runs" in after
+    assert "measured, less N %: seconds of whole runs" in after
+    assert "\nmeasured: " not in after
+    (folder / "ant.toml").write_text((folder / "trap.toml").read_text().replace("trap", ""))
+    _, after = dry_run("ant.toml")
+    assert "\nmeasured: " in after
+    assert "less N %" not in after
+
+
 def test_without_the_service_runs_follow_one_another(machine):
     folder = machine(mps=False)
     (folder / "small.toml").write_text(SMALL)

@@ -4,7 +4,7 @@ These modules load without JAX, so that help and error messages appear at once:
 
 - `config`: configuration of a run
 - `directory`, `lock`, `placing`: the run directory and its files; its lock; create it as a whole
-- `environment`: versions, device and commit of each session
+- `environment`: versions, device and source of each session
 - `session`, `outcome`, `signals`: start and resume a run in this process; handle signals
 - `checkpoint`, `snapshots`: complete training states with checksums; the archive over time
 - `logs`, `gaps`: metrics as CSV and TensorBoard events; iterations that the tables lack

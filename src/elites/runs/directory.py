@@ -2,7 +2,7 @@
 
     config.json        the complete configuration
     facts.json         values derived from it: sizes, bounds, lengthscale, number of iterations
-    environment.json   versions, device and commit, one entry for each session
+    environment.json   versions, device and source, one entry for each session
     metrics.csv        one row for each iteration and seed
     reevaluations.csv  re-evaluations of archive and actor
     events/            the same numbers for TensorBoard

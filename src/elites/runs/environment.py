@@ -1,8 +1,9 @@
-"""Record what a session of a run computes with: versions, device, and the commit of the source."""
+"""Record what a session of a run computes with: versions, device, and the source of elites."""
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import os
 import platform
 import shutil
@@ -22,7 +23,7 @@ SIMULATOR = "simulator"
 
 
 def environment() -> dict[str, Any]:
-    """Return the versions, the commit and the device of this session, keyed by name. Loads JAX."""
+    """Return the versions, the source and the device of this session, keyed by name. Loads JAX."""
     import importlib.metadata
 
     import jax
@@ -33,6 +34,7 @@ def environment() -> dict[str, Any]:
         "time": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "elites": elites.__version__,
         "commit": commit(),
+        "source": source_digest(),
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in used},
         "platform": platform.platform(),
@@ -71,7 +73,12 @@ def read_sessions(run: RunDirectory) -> list[dict[str, Any]]:
 
 
 _TEXTS: Fields = dict.fromkeys(("command", "time", "elites", "jax", "device", "backend"), str)
-_OPTIONAL = {"accepted_changes": ListOf(str), SIMULATOR: dict}
+_OPTIONAL: Fields = {
+    "accepted_changes": ListOf(str),
+    SIMULATOR: dict,
+    "commit": (str, type(None)),
+    "source": (str, type(None)),  # since version 0.2.0
+}
 
 
 def note_on_devices(run: RunDirectory, seeds: int) -> str | None:
@@ -140,3 +147,20 @@ def commit() -> str | None:
         return None
     revision = git("rev-parse", "HEAD")
     return f"{revision}+" if revision and git("status", "--porcelain", "--", ".") else revision
+
+
+def source_digest() -> str | None:
+    """Return the first 16 digits of the SHA-256 of the Python files of elites.
+
+    The digest is over the name of each file relative to the package, its size and its contents, in
+    the order of the names. It identifies the source of a copy that is not in a Git repository.
+    Returns None if the files cannot be found, for example in a zip file.
+    """
+    package = Path(elites.__file__).resolve().parent
+    paths = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}
+    digest, found = hashlib.sha256(), False
+    for name, path in sorted(paths.items()):
+        if path.is_file():  # not a dangling link, which some editors use as a lock
+            contents, found = path.read_bytes(), True
+            digest.update(b"%s\0%d\0%s" % (name.encode(), len(contents), contents))
+    return digest.hexdigest()[:16] if found else None

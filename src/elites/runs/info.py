@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from elites.core import catalogue
 from elites.runs import checkpoint as checkpoints
@@ -87,7 +89,7 @@ def _progress(run: RunDirectory) -> dict[str, str]:
 
 
 def _machine(run: RunDirectory) -> dict[str, str]:
-    """Return the machine, start time and command of a run, as texts keyed by title.
+    """Return the machine, source, start time and command of a run, as texts keyed by title.
 
     The texts come from environment.json. Returns an empty dictionary if that file is missing.
     """
@@ -101,10 +103,24 @@ def _machine(run: RunDirectory) -> dict[str, str]:
         **({"simulator": ", ".join(simulator)} if simulator else {}),
         "machine": f"{last['backend']} ({last['device']}), jax {last['jax']}, "
         f"elites {last['elites']}; {counted(len(sessions), 'session')}",
+        **({"source": source} if (source := _sources(sessions)) else {}),
         "started": sessions[0]["time"],
         "command": sessions[0]["command"],
         **({"accepted": "; ".join(accepted)} if accepted else {}),
     }
+
+
+def _sources(sessions: Sequence[Mapping[str, Any]]) -> str:
+    """Return the sources of elites that trained a run, in the order of its sessions, as text.
+
+    A source is the digest of its files and its Git commit, as far as they are recorded.
+    """
+    texts = []
+    for session in sessions:
+        digest, commit = session.get("source"), session.get("commit")
+        short = commit and f"commit {commit[:12]}{'+' if commit.endswith('+') else ''}"
+        texts.append(f"{digest} ({short})" if digest and short else digest or short)
+    return ", then ".join(dict.fromkeys(filter(None, texts)))
 
 
 def _changed(config: configs.Config) -> list[str]:

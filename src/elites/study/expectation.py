@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -232,14 +233,16 @@ def _hours(expected: Expectation) -> str:
 
 def notes(expected: Expectation) -> list[str]:
     """Return lines that explain the words of the table of expected times, as far as it has them."""
-    bases = " ".join(run.estimate.basis for run in expected.known if run.estimate)
+    bases = "\n".join(run.estimate.basis for run in expected.known if run.estimate)
     explained = {
-        "measured": "measured: seconds of the same task, algorithm and seeds on such a device",
+        "measured$": "measured: seconds of the same task, algorithm and seeds on such a device",
+        "less": "measured, less N %: seconds of whole runs of this kind, without a share that is "
+        "estimated for checkpoints and re-evaluations",
         "seed": "from N seeds: estimated from other numbers of seeds of this task and algorithm",
         "stages": "from stages: never measured; the sum of stages that were measured separately",
         "as one": f"N runs as one: estimated as {SHARING} times one run with the seeds of all",
     }
-    lines = [text for word, text in explained.items() if word in bases]
+    lines = [text for word, text in explained.items() if re.search(word, bases, re.MULTILINE)]
     if expected.known:
         lines.append(
             f"hours include {100 * (OVERHEAD - 1):.0f} % for metrics, checkpoints and "

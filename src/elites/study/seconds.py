@@ -2,7 +2,9 @@
 
 Measurements come from `measured.json` of this package and from the user's cache, to which
 `elites study PLAN --measure` adds. Each one is the time of an iteration without checkpoints and
-re-evaluations. For a number of seeds that was not measured, the time is estimated, in this order:
+re-evaluations. Some were derived from a run that had both, by taking off a share (`less`).
+
+For a number of seeds that was not measured, the time is estimated, in this order:
 
 1. Between two numbers of seeds of the same task and algorithm: on the line between them.
 2. Beyond them: from the nearest, in the proportion that the stages of an iteration give.
@@ -56,7 +58,9 @@ _STAGES = ("train", "ask", "evaluate", "tell")
 _REFERENCE = "dcg_me"  # the algorithm by which tasks are compared
 _FIELDS: files.Fields = {"device": str, "task": str, "algorithm": str, "seeds": int,
                          "seconds": (int, float), "source": str}  # fmt: skip
-_OPTIONAL: files.Fields = {"together": int, "variant": str, "stages": dict, "rows": int}
+_OPTIONAL: files.Fields = {
+    "together": int, "variant": str, "less": int, "stages": dict, "rows": int
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,10 +78,18 @@ class Measurement:
     """Number of such runs that shared the device."""
     variant: str = ""
     """Hyperparameters and files that differ from the paper's, see `Work`."""
+    less: int = 0
+    """Percentage taken off the time of a run for its checkpoints and re-evaluations, 0 if none."""
     stages: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Seconds of each stage of the iteration, if they were measured."""
     rows: int = 0
     """Number of robots that `evaluate` simulates for all seeds, if stages were measured."""
+
+    @property
+    def estimate(self) -> Estimate:
+        """Estimate for the same runs: the seconds, and whether a share was taken off."""
+        derived = f", less {self.less} % for checkpoints" if self.less else ""
+        return Estimate(self.seconds, f"measured{derived}")
 
 
 class Work(NamedTuple):
@@ -93,11 +105,16 @@ class Estimate(NamedTuple):
     """Seconds of an iteration, and whether they were measured or what they were derived from."""
 
     seconds: float
-    basis: str  # "measured", "from 4 and 8 seeds", "from stages" or "2 runs as one, from stages"
+    basis: str
+    """Such as "measured", "measured, less 7 % for checkpoints", "from 4 and 8 seeds", "from stages"
+    or "2 runs as one, from stages"."""
 
     @property
     def measured(self) -> bool:
-        """Whether the seconds were measured for this task, algorithm and number of seeds."""
+        """Whether the seconds were measured for this task, algorithm and number of seeds.
+
+        Seconds that were derived from those of a run with checkpoints do not count.
+        """
         return self.basis == "measured"
 
 
@@ -114,9 +131,10 @@ class Clock:
 
         Returns None if it cannot be derived from what was measured on this device.
         """
-        points = self._points(work)
-        if seeds in points:
-            return Estimate(points[seeds], "measured")
+        measured = self._alone(work)
+        if seeds in measured:
+            return measured[seeds].estimate
+        points = {n: m.seconds for n, m in measured.items()}
         basis = f"from {listed([str(n) for n in points])} seeds"
         if points and min(points) < seeds < max(points):
             return Estimate(_on_lines(points, seeds), basis)
@@ -137,7 +155,7 @@ class Clock:
             return self.alone(work, seeds)
         for m in self._of(work):
             if (m.seeds, m.together) == (seeds, count):
-                return Estimate(m.seconds, "measured")
+                return m.estimate
         merged = self.alone(work, count * seeds)
         return merged and Estimate(SHARING * merged.seconds, f"{count} runs as one, {merged.basis}")
 
@@ -146,10 +164,10 @@ class Clock:
         wanted = (work.task, work.algorithm, work.variant)
         return [m for m in self._rows if (m.task, m.algorithm, m.variant) == wanted]
 
-    def _points(self, work: Work) -> dict[int, float]:
-        """Return the measured seconds of runs alone on the device, keyed by seeds, in order."""
-        points = {m.seeds: m.seconds for m in self._of(work) if m.together == 1}
-        return dict(sorted(points.items()))
+    def _alone(self, work: Work) -> dict[int, Measurement]:
+        """Return the measurements of runs alone on the device, keyed by seeds, in order."""
+        found = {m.seeds: m for m in self._of(work) if m.together == 1}  # the last one counts
+        return dict(sorted(found.items()))
 
     def _model(self, work: Work, seeds: int) -> float | None:
         """Return the time of an iteration as the sum of its stages, or None if it is unknown."""
@@ -172,8 +190,9 @@ class Clock:
             return 1.0
         each = self._staged[0].rows / self._staged[0].seeds
         factors = []
-        for seeds, seconds in self._points(Work(task, _REFERENCE, ())).items():
-            rest = seconds - sum(self._stage(name, seeds) for name in ("train", "ask", "tell"))
+        for seeds, measured in self._alone(Work(task, _REFERENCE, ())).items():
+            others = sum(self._stage(name, seeds) for name in ("train", "ask", "tell"))
+            rest = measured.seconds - others
             factors.append(rest / self._evaluate(seeds * each))
         return statistics.mean(factors) if factors else None
 
@@ -235,6 +254,8 @@ def _measurement(where: str, entry: Any) -> Measurement:
             raise RunError(f"{where}: damaged: unknown field {files.shown(name)}")
     if entry["seconds"] <= 0 or entry["seeds"] < 1:
         raise RunError(f"{where}: damaged: seconds and seeds must be greater than 0")
+    if not 0 <= entry.get("less", 0) < 100:
+        raise RunError(f"{where}: damaged: less must be a percentage from 0 to 99")
     if stages := entry.get("stages"):
         files.check_record(stages, f"{where}, stages", dict.fromkeys(_STAGES, (int, float)))
     return Measurement(**entry)
