@@ -178,6 +178,23 @@ def test_advice_about_a_loss_names_the_options_of_the_algorithm(algorithm, optio
         (("unpack",), ["'unpack' needs FILE."]),
         (("study",), ["'study' needs PLAN."]),
         (("report",), ["'report' needs STUDY."]),
+        (
+            ("train", "ant_omni", "--start-from", "nowhere.csv"),
+            ["cannot start from ", "nowhere.csv: there is no such file or directory"],
+        ),
+        (
+            ("train", "ant_omni", "--start-from", __file__),
+            ["neither a run directory, nor a CSV file of pyribs, nor a folder of QDax"],
+        ),
+        (("train", "ant_omni", "--start-from", Path(__file__).parent), ["neither a run"]),
+        (("train", "ant_omni", "--pretrained", "ant_omni"), ["--start-from DIRECTORY"]),
+        (("resume", "--pretrained", "ant_omni"), ["cannot be resumed", "--start-from DIRECTORY"]),
+        (("pack", "--pretrained=ant_omni"), ["'pack' does not take --pretrained, which is for"]),
+        (
+            ("info", "run", "--pretrained", "ant_omni"),
+            ["unexpected argument 'run'. Give a run directory or --pretrained, not both"],
+        ),
+        (("pretrained", Path(__file__).parent), ["a directory", "zip file of 'elites pack'"]),
     ],
 )
 def test_bad_input_is_one_line_before_jax_loads(arguments, words, tmp_path):

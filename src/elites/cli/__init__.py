@@ -113,10 +113,11 @@ def _parse(arguments: Sequence[str]) -> Callable[[], int | None]:
         raise ValueError(
             f"unknown {kind} '{name}'.{suggestion(name, known)} Known {kind}s: {', '.join(known)}"
         )
+    rest, prepare = pretrained.with_model(name, rest)
     if name == "train":
         return parsing.parse(name, train.Train, rest, default=train.Train.defaults(rest))
-    rest, prepare = pretrained.with_model(name, rest)
-    call = parsing.parse(name, parsing.postponed(COMMANDS[name]), rest)
+    advice = f"Give a run directory or {pretrained.OPTION}, not both" if prepare else ""
+    call = parsing.parse(name, parsing.postponed(COMMANDS[name]), rest, advice=advice)
     if prepare is None:
         return call
 
