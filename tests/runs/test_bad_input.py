@@ -106,6 +106,7 @@ def test_a_loss_that_is_not_finite_stops_training_and_keeps_the_last_good_checkp
     [
         ("dcg_me", ["--hp.critic-learning-rate", "--hp.actor-learning-rate"]),
         ("progress_me", ["--hp.progress-learning-rate"]),
+        ("pbt_me", ["--hp.pbt-critic-learning-rate", "--hp.pbt-actor-learning-rate"]),
         ("distil", ["--learning-rate"]),
     ],
 )
@@ -236,6 +237,9 @@ def test_too_much_memory_says_what_to_lower(tmp_path):
     line = complaint(elites("train", "point_omni", "dcg_me", *options), 2)
     for word in ("needs about", "free", "--seeds", "--hp.replay-size", "--hp.batch-size"):
         assert word in line
+    options = (*SMOKE, "--hp.pbt-replay-size", 2 * 10**9, "--seeds", 50, "--output", path)
+    line = complaint(elites("train", "point_omni", "pbt_me", *options), 2)
+    assert line.endswith("Lower --seeds, --hp.pbt-replay-size, --hp.pbt-population or --hp.cells")
 
 
 # -------------------------------------------------------------------------------- malicious files

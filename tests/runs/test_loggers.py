@@ -21,11 +21,13 @@ from elites import loggers, packages
 from elites.runs import services
 from elites.runs.config import Config, preset
 from elites.runs.directory import RunDirectory
-from program import ONE_LAYER, POINT, complaint, forget, rows, succeed
+from program import POINT, complaint, forget, rows, succeed
 from program import elites as command
 from small import SMALL
 
-FIVE = (*POINT, *ONE_LAYER, "--evaluations", 160, "--hp.batch-size", 32)  # four iterations
+FIVE = (
+    *POINT, "--hp.policy-hidden", 8, "--evaluations", 160, "--hp.batch-size", 32
+)  # four iterations  # fmt: skip
 
 TELL = """
 import json, os
