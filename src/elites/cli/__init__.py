@@ -1,7 +1,9 @@
 """The `elites` command: one thin function for each of its commands.
 
     train.py       train, resume, distil, demo
-    runs.py        evaluate, calibrate, plot, export, info, pack, unpack
+    runs.py        evaluate, calibrate, plot, info
+    export.py      export
+    share.py       pack, unpack
     view.py        view
     render.py      render
     study.py       study, report
@@ -40,10 +42,12 @@ from elites import output
 from elites.cli import (
     catalogue,
     completion,
+    export,
     parsing,
     pretrained,
     render,
     runs,
+    share,
     study,
     train,
     view,
@@ -60,12 +64,12 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "evaluate": runs.evaluate,
     "calibrate": runs.calibrate,
     "plot": runs.plot,
-    "export": runs.export,
+    "export": export.export,
     "view": view.view,
     "render": render.render,
     "info": runs.info,
-    "pack": runs.pack,
-    "unpack": runs.unpack,
+    "pack": share.pack,
+    "unpack": share.unpack,
     "pretrained": pretrained.pretrained,
     "study": study.study,
     "report": study.report,
