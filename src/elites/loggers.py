@@ -53,7 +53,7 @@ class _Wandb:
     """A run of Weights & Biases."""
 
     def __init__(self, subject: Subject, identity: str | None):
-        import wandb  # pyright: ignore[reportMissingImports]
+        import wandb
 
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", GROUP),
@@ -80,9 +80,9 @@ class _Mlflow:
     """A run of MLflow."""
 
     def __init__(self, subject: Subject, identity: str | None):
-        import mlflow  # pyright: ignore[reportMissingImports]
+        from mlflow import MlflowClient, entities
 
-        self._entities, self._client = mlflow.entities, mlflow.MlflowClient()
+        self._entities, self._client = entities, MlflowClient()
         if identity is not None:
             self._client.update_run(identity, status="RUNNING")
             self.identity = identity

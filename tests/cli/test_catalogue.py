@@ -7,7 +7,7 @@ import re
 import pytest
 
 from elites import cli, tasks
-from elites.core import catalogue
+from elites.core import catalogue, usage
 from elites.tasks import families
 from processes import run
 
@@ -85,3 +85,11 @@ def test_algorithms_explains_one(capsys):
     assert re.search(r"^offspring +in an iteration: ga 128, pg 128$", out, re.M)
     assert re.search(r"^evaluations +256 in an iteration$", out, re.M)
     assert "sees observation and descriptor" in out
+
+
+@pytest.mark.parametrize("name", catalogue.ALGORITHMS)
+def test_algorithms_explains_all(capsys, name):
+    assert cli.main(["algorithms", name]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith(f"{name}: ")
+    assert out.endswith(f"reads the hyperparameters {', '.join(usage.read_by(name))}")

@@ -3,12 +3,14 @@
 - It runs on every task, and its metrics count evaluations and additions.
 - The same key gives the same bits, and a seed does not depend on the seeds beside it.
 - Re-evaluating its archive reproduces it exactly.
+- It reads the hyperparameters that `usage` lists, and no others.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -17,17 +19,16 @@ import pytest
 import elites
 import small
 from elites import tasks, training
-from elites.core import catalogue, counter
+from elites.core import algorithms, catalogue, counter, usage
+from elites.core.algorithm import Metrics
 from elites.core.algorithms import ALGORITHMS
+from elites.core.hyperparameters import Hyperparameters
+from elites.tasks.rollout import problem
 
 SMALL = small.SMALL | {"es_samples": 64, "es_generations": 2}
 ITERATIONS = 3
 VECTORS = "vectors:sphere,dimensions=10"
-ON_VECTORS = ("cma_me_random", "cma_mae", "cma_mega")
-# Those without numbers or code of their own, beside another that is run: traced only. CMA-ME and
-# CMA-MAEGA are run in test_cma_me.py.
-TRACED_ONLY = ("cma_me", "cma_me_optimising", "cma_maega", "cma_mega_es")
-RUN = [name for name in ALGORITHMS if name not in TRACED_ONLY]
+ON_VECTORS = ("cma_me", "cma_me_random", "cma_mae", "cma_mega", "cma_maega")
 
 
 def task_of(name: str) -> str:
@@ -83,7 +84,7 @@ def test_catalogue_names_what_is_built():
     assert list(catalogue.ALGORITHMS) == list(ALGORITHMS)
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_runs_and_counts(name):
     states, metrics = trained(name)
     algorithm = built(name).algorithm
@@ -106,7 +107,7 @@ def test_runs_and_counts(name):
     assert (added >= (archive.born > 0).sum(1)).all()
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_same_key_same_bits(name):
     states, _ = trained(name)
     batched = built(name)
@@ -117,7 +118,7 @@ def test_same_key_same_bits(name):
     assert bits(again) == bits(states[1])
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_seed_does_not_depend_on_its_neighbours(name):
     """The same seed beside another seed, and in another position: iterations agree to 1e-4."""
     here, _ = trained(name, seeds=(3, 4))
@@ -140,7 +141,7 @@ def test_iterations_of_a_seed_alone_in_a_scan_agree_with_the_seed_in_a_batch(nam
         np.testing.assert_allclose(a, b[0], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_reevaluation_reproduces_the_archive(name):
     states, _ = trained(name)
     batched = built(name)
@@ -158,7 +159,7 @@ def test_reevaluation_reproduces_the_archive(name):
     assert np.isnan(found.actor_fitness[~full]).all()
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_nothing_is_evaluated_before_the_start(name):
     batched, algorithm = built(name), built(name).algorithm
     centroids = np.stack([algorithm.centroids()] * 2)
@@ -197,7 +198,7 @@ PAIRS = [
     (name, task)
     for name in ALGORITHMS
     for task in (VECTORS, *tasks.names())
-    if task == VECTORS or name not in ("cma_mega", "cma_maega")  # which need exact gradients
+    if task == VECTORS or name not in catalogue.WITH_EXACT_GRADIENTS
     if task != VECTORS or (name.startswith("cma_") and name != "cma_mega_td3")
     if not name.startswith("cma_") or task in (VECTORS, "point_omni")
     if (name in DIFFERENT or task not in ROBOTS) and task not in ALIKE
@@ -205,21 +206,61 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "task"), PAIRS)
-def test_algorithms_fit_the_tasks(name, task):
-    """Traced, not run: shapes and types fit, and a step returns a state like its input."""
-    made = task if task == VECTORS else traced_once(task)
-    algorithm = stages_traced_once(elites.build(made, name, **SMALL))
+FIELDS = [field.name for field in dataclasses.fields(Hyperparameters)]
+
+
+class Recorded(Hyperparameters):
+    """Hyperparameters that note in `read` which of them are read."""
+
+    read: ClassVar[set[str]] = set()
+
+    def __getattribute__(self, name: str):
+        if name in FIELDS:
+            self.read.add(name)
+        return super().__getattribute__(name)
+
+
+class Traced(NamedTuple):
+    """Shapes and types of a traced algorithm, and the hyperparameters that it has read."""
+
+    blank: object
+    state: object
+    after: object
+    metrics: Metrics
+    read: set[str]
+
+
+@functools.cache
+def traced(name: str, task: str) -> Traced:
+    """Trace the start and a step of an algorithm on a task. Nothing is compiled or run."""
+    made = problem(tasks.make(task) if task == VECTORS else traced_once(task))
+    hp = Recorded.of(SMALL)
+    Recorded.read.clear()
+    algorithm = stages_traced_once(algorithms.make(name, made, hp))
     key = jax.random.key(0)
     blank = jax.eval_shape(algorithm.init, key, algorithm.centroids())
     state = jax.eval_shape(algorithm.start, key)
     after, metrics = jax.eval_shape(algorithm.step, state, key)
-    for other in (blank, after):
-        assert jax.tree.structure(other) == jax.tree.structure(state)
-        for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
+    return Traced(blank, state, after, metrics, set(Recorded.read))
+
+
+@pytest.mark.parametrize(("name", "task"), PAIRS)
+def test_algorithms_fit_the_tasks(name, task):
+    """Traced, not run: shapes and types fit, and a step returns a state like its input."""
+    found = traced(name, task)
+    for other in (found.blank, found.after):
+        assert jax.tree.structure(other) == jax.tree.structure(found.state)
+        for a, b in zip(jax.tree.leaves(found.state), jax.tree.leaves(other), strict=True):
             # With the weak type of a Python number, the next step would compile once more.
             assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type)
-    assert metrics.qd_score.shape == ()
+    assert found.metrics.qd_score.shape == ()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_algorithm_reads_the_hyperparameters_that_are_listed(name):
+    """Those that it reads on some task while it is built and traced, as `usage.READ` has them."""
+    read = {field for each, task in PAIRS if each == name for field in traced(name, task).read}
+    assert sorted(read) == sorted(usage.READ[name])
 
 
 def test_reevaluation_of_a_stochastic_task_draws_new_episodes():

@@ -106,6 +106,7 @@ def test_a_loss_that_is_not_finite_stops_training_and_keeps_the_last_good_checkp
     [
         ("dcg_me", ["--hp.critic-learning-rate", "--hp.actor-learning-rate"]),
         ("progress_me", ["--hp.progress-learning-rate"]),
+        ("pbt_me", ["--hp.pbt-critic-learning-rate", "--hp.pbt-actor-learning-rate"]),
         ("distil", ["--learning-rate"]),
     ],
 )
@@ -178,6 +179,23 @@ def test_advice_about_a_loss_names_the_options_of_the_algorithm(algorithm, optio
         (("unpack",), ["'unpack' needs FILE."]),
         (("study",), ["'study' needs PLAN."]),
         (("report",), ["'report' needs STUDY."]),
+        (
+            ("train", "ant_omni", "--start-from", "nowhere.csv"),
+            ["cannot start from ", "nowhere.csv: there is no such file or directory"],
+        ),
+        (
+            ("train", "ant_omni", "--start-from", __file__),
+            ["neither a run directory, nor a CSV file of pyribs, nor a folder of QDax"],
+        ),
+        (("train", "ant_omni", "--start-from", Path(__file__).parent), ["neither a run"]),
+        (("train", "ant_omni", "--pretrained", "ant_omni"), ["--start-from DIRECTORY"]),
+        (("resume", "--pretrained", "ant_omni"), ["cannot be resumed", "--start-from DIRECTORY"]),
+        (("pack", "--pretrained=ant_omni"), ["'pack' does not take --pretrained, which is for"]),
+        (
+            ("info", "run", "--pretrained", "ant_omni"),
+            ["unexpected argument 'run'. Give a run directory or --pretrained, not both"],
+        ),
+        (("pretrained", Path(__file__).parent), ["a directory", "zip file of 'elites pack'"]),
     ],
 )
 def test_bad_input_is_one_line_before_jax_loads(arguments, words, tmp_path):
@@ -219,6 +237,9 @@ def test_too_much_memory_says_what_to_lower(tmp_path):
     line = complaint(elites("train", "point_omni", "dcg_me", *options), 2)
     for word in ("needs about", "free", "--seeds", "--hp.replay-size", "--hp.batch-size"):
         assert word in line
+    options = (*SMOKE, "--hp.pbt-replay-size", 2 * 10**9, "--seeds", 50, "--output", path)
+    line = complaint(elites("train", "point_omni", "pbt_me", *options), 2)
+    assert line.endswith("Lower --seeds, --hp.pbt-replay-size, --hp.pbt-population or --hp.cells")
 
 
 # -------------------------------------------------------------------------------- malicious files

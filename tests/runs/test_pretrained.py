@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import threading
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 
 import elites as package
+from elites.cli.pretrained import with_model
 from elites.runs import pretrained, snapshots
 from elites.runs.directory import RunDirectory
 from program import arrays as all_arrays
@@ -141,7 +143,7 @@ def test_the_option_takes_one_model_of_commands_that_read_runs(packed):
     assert "takes one model" in complaint(elites("info", "--pretrained"), 2)
     assert "takes one model" in complaint(elites("view", "--pretrained", "--no-browser"), 2)
     done = elites("unpack", packed, "--pretrained", packed)
-    assert "unknown option '--pretrained'" in complaint(done, 2)
+    assert "'unpack' does not take --pretrained" in complaint(done, 2)
     done = elites("info", "--pretrained", "ant_omny")
     assert "no trained model 'ant_omny'" in complaint(done, 2)
     assert "Did you mean 'ant_omni'?" in done.stderr
@@ -249,8 +251,41 @@ def test_addresses_need_a_checksum_and_a_web_server(tmp_path):
     assert "needs a checksum" in complaint(short, 2)
     assert "begins with https://" in complaint(elites("pretrained", "file:///etc/passwd"), 2)
     assert "--reinstall needs a model" in complaint(elites("pretrained", "--reinstall"), 2)
-    (tmp_path / "text.zip").write_text("no zip file")
-    assert "not a zip file" in complaint(elites("pretrained", tmp_path / "text.zip"), 1)
+
+
+@pytest.mark.parametrize(
+    ("contents", "reason"),
+    [
+        (None, ": not a zip file that can be read"),
+        ({"metrics.csv": "iteration"}, ": not a run, it has no config.json"),
+        ({"config.json": "{}"}, "/config.json: not a configuration"),
+        ({"config.json": "[["}, "/config.json: "),
+        ({"code.py": ""}, ": refused, 'code.py' is not a file of a run"),
+    ],
+)
+def test_a_file_that_is_no_model_is_called_by_the_name_that_was_given(
+    contents, reason, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    if contents is None:
+        Path("bad.zip").write_text("no zip file")
+    else:
+        with zipfile.ZipFile("bad.zip", "w") as file:
+            for name, text in contents.items():
+                file.writestr(name, text)
+    for command in (("pretrained", "bad.zip"), ("info", "--pretrained", "bad.zip")):
+        assert complaint(elites(*command), 1).startswith(f"elites: bad.zip{reason}")
+    assert complaint(elites("unpack", "bad.zip"), 1).startswith(f"elites: bad.zip{reason}")
+
+
+def test_a_run_and_a_model_are_shown_in_the_order_given(conditioned, model, packed, tmp_path):
+    output = ("--output", tmp_path / "figures")
+    told = succeed("plot", model, "--pretrained", packed, *output)
+    assert "curves" in told.stdout
+    given = with_model("view", ["a", "--pretrained", str(packed), "--port", "1"])[0]
+    assert given == ["a", str(pretrained.place(str(packed))), "--port", "1"]
+    given = with_model("view", ["--port", "1", "--pretrained", str(packed), "a"])[0]
+    assert given == [str(pretrained.place(str(packed))), "--port", "1", "a"]
 
 
 def test_what_a_killed_process_left_is_removed(packed, cache):

@@ -763,7 +763,7 @@ def test_the_run_of_an_open_page_is_never_mixed_with_another(run, tmp_path):
     other = tmp_path / "other"
     succeed("train", "point_omni", "me", *SMOKE, "--output", other)
     said = complaint(elites("view", run, other, "--no-browser"), 2)
-    assert "have different tasks" in said
+    assert "Only runs of one task" in said
     with browsing() as (page, _, _):
         with serving(run) as server:
             page.goto(server.address)

@@ -1,7 +1,9 @@
 """The `elites` command: one thin function for each of its commands.
 
     train.py       train, resume, distil, demo
-    runs.py        evaluate, calibrate, plot, export, info, pack, unpack
+    runs.py        evaluate, calibrate, plot, info
+    export.py      export
+    share.py       pack, unpack
     view.py        view
     render.py      render
     study.py       study, report
@@ -40,10 +42,12 @@ from elites import output
 from elites.cli import (
     catalogue,
     completion,
+    export,
     parsing,
     pretrained,
     render,
     runs,
+    share,
     study,
     train,
     view,
@@ -60,12 +64,12 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "evaluate": runs.evaluate,
     "calibrate": runs.calibrate,
     "plot": runs.plot,
-    "export": runs.export,
+    "export": export.export,
     "view": view.view,
     "render": render.render,
     "info": runs.info,
-    "pack": runs.pack,
-    "unpack": runs.unpack,
+    "pack": share.pack,
+    "unpack": share.unpack,
     "pretrained": pretrained.pretrained,
     "study": study.study,
     "report": study.report,
@@ -113,10 +117,11 @@ def _parse(arguments: Sequence[str]) -> Callable[[], int | None]:
         raise ValueError(
             f"unknown {kind} '{name}'.{suggestion(name, known)} Known {kind}s: {', '.join(known)}"
         )
+    rest, prepare = pretrained.with_model(name, rest)
     if name == "train":
         return parsing.parse(name, train.Train, rest, default=train.Train.defaults(rest))
-    rest, prepare = pretrained.with_model(name, rest)
-    call = parsing.parse(name, parsing.postponed(COMMANDS[name]), rest)
+    advice = f"Give a run directory or {pretrained.OPTION}, not both" if prepare else ""
+    call = parsing.parse(name, parsing.postponed(COMMANDS[name]), rest, advice=advice)
     if prepare is None:
         return call
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from elites import references, training
-from elites.core import catalogue
+from elites.core import catalogue, usage
 from elites.core.hyperparameters import Hyperparameters
 from elites.core.types import Vectors
 from elites.tasks.families import FAMILIES
@@ -110,7 +110,8 @@ def _determinism(task: Task) -> str:
 
 def explain_algorithm(name: str) -> str:
     """Return a text that explains an algorithm: its offspring, evaluations and networks."""
-    built = training.build("ant_omni", name)
+    exact = name in catalogue.WITH_EXACT_GRADIENTS
+    built = training.build("vectors:sphere" if exact else "ant_omni", name)
     offspring = ", ".join(f"{origin} {count}" for origin, count in built.offspring.items())
     facts = [
         ("offspring", f"in an iteration: {offspring}"),
@@ -121,6 +122,8 @@ def explain_algorithm(name: str) -> str:
         seen = "observation and descriptor" if learner.actor_conditioned else "observation"
         facts.append(("actor", f"{layers} on Ant-Omni, sees {seen}"))
         facts.append(("critic", f"{'-'.join(map(str, learner.critic.sizes))} on Ant-Omni"))
+    if name in usage.READ:
+        facts.append(("reads", f"the hyperparameters {', '.join(usage.read_by(name))}"))
     lines = [f"{built.name}: {_title(name)}", ""]
     return "\n".join([*lines, *(line for n, text in facts for line in _paragraph(n, text))])
 

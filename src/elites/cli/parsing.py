@@ -21,13 +21,14 @@ from elites.core.catalogue import suggestion
 
 
 def parse(
-    name: str, command: Any, arguments: Sequence[str], default: Any = None
+    name: str, command: Any, arguments: Sequence[str], default: Any = None, advice: str = ""
 ) -> Callable[[], int | None]:
     """Parse the arguments of a command, and return a function that executes the command.
 
     `command` is a function or a dataclass, and `name` its name on the command line. `default` is an
     instance of the dataclass that has the values for options that are not given. Raises a
-    ValueError with a message of one line if the arguments are wrong.
+    ValueError with a message of one line if the arguments are wrong. `advice` is the sentence that
+    follows if there is one argument too many, in place of a pointer to the help.
     """
     # tyro reads a default of None as "nothing is required".
     given = {} if default is None else {"default": default}
@@ -47,7 +48,8 @@ def parse(
     if not unknown:
         return call
     if not unknown[0].startswith("-"):
-        raise ValueError(f"unexpected argument '{unknown[0]}'. See 'elites {name} --help'")
+        advice = advice or f"See 'elites {name} --help'"
+        raise ValueError(f"unexpected argument '{unknown[0]}'. {advice}")
     page = io.StringIO()
     with contextlib.redirect_stdout(page), contextlib.suppress(SystemExit):
         run(args=["--help"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from elites.cli.common import program
-from elites.words import amount, columns, counted, number, quoted
+from elites.words import amount, columns, counted, listed, number, quoted
 
 if TYPE_CHECKING:
     from elites.runs.pretrained import Model
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 OPTION = "--pretrained"
 READERS = ("evaluate", "calibrate", "plot", "render", "export", "view", "info")
 """Commands that take the option --pretrained MODEL in place of a run directory."""
+_SEVERAL = ("plot", "view")
+"""Those that take several runs, of which the model may be one."""
 FIGURES = (
     ("elite_fitness", "mean fitness of the elites"),
     ("elite_median_error", "median descriptor error of the elites"),
@@ -61,11 +64,14 @@ def with_model(
     """Replace `--pretrained MODEL` among the arguments of a command by the model's run directory.
 
     Returns the new arguments, and a function that installs the model before the command runs, or
-    None if the option was not given. Raises a ValueError if there is no such model.
+    None if the option was not given. Raises a ValueError if there is no such model, or if the
+    command does not take one.
     """
     given = [i for i, word in enumerate(arguments) if word.partition("=")[0] == OPTION]
-    if command not in READERS or not given:
+    if not given:
         return list(arguments), None
+    if command not in READERS:
+        raise ValueError(_refusal(command))
     at = given[0]
     before, (word, *after) = list(arguments[:at]), list(arguments[at:])
     _, joined, model = word.partition("=")
@@ -76,7 +82,25 @@ def with_model(
     from elites.runs import pretrained as installing
 
     directory = str(installing.place(model))
-    return [directory, *before, *after], lambda: installing.pretrained(model)
+    runs = list(itertools.takewhile(lambda word: not word.startswith("-"), before))
+    runs = runs if command in _SEVERAL else []
+    rest = [*before[len(runs) :], *after]
+    return [*runs, directory, *rest], lambda: installing.pretrained(model)
+
+
+def _refusal(command: str) -> str:
+    """Return a message for a command that does not take the option --pretrained."""
+    if command == "resume":
+        return (
+            f"a trained model cannot be resumed, so 'resume' does not take {OPTION}. Give 'train' "
+            f"the directory that '{program()} pretrained MODEL' prints: --start-from DIRECTORY"
+        )
+    if command == "train":
+        return (
+            f"'train' does not take {OPTION}. To start from the elites of a model, give it the "
+            f"directory that '{program()} pretrained MODEL' prints: --start-from DIRECTORY"
+        )
+    return f"'{command}' does not take {OPTION}, which is for {listed(READERS)}"
 
 
 # ------------------------------------------------------------------------------------------- texts

@@ -1,18 +1,17 @@
-"""Commands for existing runs: evaluate, calibrate, plot, export, info, pack and unpack."""
+"""Commands that read a run: evaluate, calibrate, plot and info."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from elites.cli.common import RunPath, program, shown, trusted_config
+from elites.cli.common import RunPath, shown, trusted_config
 from elites.runs import directory as directories
-from elites.runs.config import Device, seed_index
+from elites.runs.config import Device
 from elites.runs.directory import RunDirectory
-from elites.words import amount, columns, counted, quoted
+from elites.words import columns, counted
 
 
 def evaluate(
@@ -154,135 +153,6 @@ def plot(
         print(f"{path}  (and .pdf)")
 
 
-def export(
-    run: RunPath,
-    output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
-    archive: Annotated[str, shown("FORMAT", "none")] = "",
-    switcher: bool = False,
-    actor: bool = False,
-    cell: Annotated[int | None, shown("INT", "none")] = None,
-    descriptor: Annotated[tuple[float, ...], shown("FLOAT ...", "none")] = (),
-    seed: Annotated[int | None, shown("INT", "the one with the highest QD-score")] = None,
-    checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
-    trust_task: bool = False,
-) -> None:
-    """Write a policy as ONNX, safetensors or C, a switcher, or the whole archive.
-
-    Without --switcher, --actor, --cell and --descriptor, the elite with the highest fitness is
-    written.
-
-    Args:
-        run: Run directory, or --pretrained MODEL.
-        output: File to write. The suffix of a policy's file, .onnx, .safetensors, .c or .h,
-            chooses its format.
-        archive: Export the whole archive: csv for a table of the elites without policies, pyribs
-            for a CSV file of pyribs with them, qdax for a folder with the arrays of QDax.
-        switcher: Export all elites and the actor in one .safetensors file, with what each is known
-            to reach. With --descriptor, export the policy that is known to come nearest to it.
-        actor: Export the actor. A conditioned actor takes descriptors in task units as an input.
-        cell: Export the elite of this cell.
-        descriptor: Export the elite nearest to this descriptor, in task units. With --actor,
-            export the actor for this descriptor alone, a policy that takes observations only.
-        seed: Seed to take the policy from.
-        checkpoint: Iteration of the checkpoint to read.
-        trust_task: Run the file of the task or algorithm that the run names, and remember its
-            contents as trusted. Needed for runs of other people.
-    """
-    directory = directories.existing(run)
-    _refuse_two_choices(archive, switcher, actor, cell, descriptor)
-    if archive:
-        return _export_archive(directory, output, archive, seed, checkpoint, trust_task)
-    from elites.runs import formats
-
-    formats.check(output)
-    if switcher and not descriptor and output.suffix != ".safetensors":
-        raise ValueError(
-            f"a switcher is a .safetensors file, got '{output}'. With --descriptor, it writes the "
-            "policy that it chooses, in any format"
-        )
-    trusted_config(directory, trust_task)
-    from elites.runs import export as exporting
-    from elites.runs import job, saved
-
-    job.choose_device("cpu")  # a GPU may be training
-    results, iteration = saved.load_checkpoint(directory, checkpoint)
-    if switcher and not descriptor:
-        return _export_switcher(results, iteration, output, seed)
-    if switcher:
-        policy, information = exporting.switched(results, descriptor, seed)
-    elif actor and descriptor:
-        policy, information = exporting.actor_at(directory, results, iteration, descriptor, seed)
-    else:
-        policy, information = exporting.choose(results, actor, cell, descriptor, seed)
-    error = exporting.export(policy, output, {**information, "iteration": iteration})
-    compared = (
-        "not compared with JAX, because there is no C compiler (cc) here"
-        if error is None
-        else f"differs from JAX by {error:.1g} on 1,000 observations"
-    )
-    print(f"{output}: {information['what']}; {compared}")
-
-
-def _refuse_two_choices(
-    archive: str, switcher: bool, actor: bool, cell: int | None, descriptor: tuple[float, ...]
-) -> None:
-    """Raise a ValueError if the options of `export` name more than one thing to export."""
-    if cell is not None and (actor or descriptor):
-        raise ValueError("--cell names an elite: give it without --actor and --descriptor")
-    if switcher and (actor or cell is not None):
-        raise ValueError("--switcher chooses the policy: give it without --actor and --cell")
-    if archive and (switcher or actor or descriptor or cell is not None):
-        raise ValueError(
-            "--archive exports all elites: give it without --switcher, --actor, --cell and "
-            "--descriptor"
-        )
-
-
-def _export_switcher(results: Any, iteration: int, output: Path, seed: int | None) -> None:
-    """Write the switcher of one seed of a run, and print what was written."""
-    from elites.runs import switching
-
-    index = results.best if seed is None else seed_index(results.seeds, seed)
-    made = results.switcher(index)
-    what = f"a {made}, of seed {results.seeds[index]}, iteration {iteration}"
-    error = switching.write(made, output, {
-        "task": results.algorithm.problem.name,
-        "algorithm": results.algorithm.name,
-        "seed": results.seeds[index],
-        "iteration": iteration,
-        "what": what,
-    })  # fmt: skip
-    print(f"{output}: {what}; differs from JAX by {error:.1g} on 1,000 observations")
-
-
-def _export_archive(
-    directory: RunDirectory,
-    output: Path,
-    form: str,
-    seed: int | None,
-    checkpoint: int | None,
-    trust_task: bool,
-) -> None:
-    """Write the archive of one seed of a run for another program, and print what was written.
-
-    If `seed` is None, it is the seed with the highest QD-score.
-    """
-    from elites.interop import writing
-
-    writing.check(output, form)
-    trusted_config(directory, trust_task)
-    from elites.runs import job, saved
-
-    job.choose_device("cpu")  # a GPU may be training
-    results, iteration = saved.load_checkpoint(directory, checkpoint)
-    index = results.best if seed is None else seed_index(results.seeds, seed)
-    elites = results.seed(index).archive
-    written = writing.write(elites.data(), output, form)
-    names = ", ".join(map(str, written))
-    what = f"{counted(len(elites), 'elite')} of seed {results.seeds[index]}, iteration {iteration}"
-    print(f"{names}: {what}")
-
-
 def info(run: RunPath) -> None:
     """Show the configuration, progress and results of a run.
 
@@ -292,61 +162,3 @@ def info(run: RunPath) -> None:
     from elites.runs import info as describing
 
     print(describing.describe(directories.existing(run)))
-
-
-def pack(
-    run: RunPath,
-    output: Annotated[Path | None, shown("FILE", "RUN.zip")] = None,
-    training_state: bool = True,
-    elites: Annotated[int | None, shown("INT", "all")] = None,
-    seed: Annotated[int | None, shown("INT", "the one with the highest QD-score")] = None,
-) -> None:
-    """Write a run to one zip file, to share it.
-
-    With --elites, the file is a small model that 'elites pretrained FILE' installs.
-
-    Args:
-        run: Run directory.
-        output: File to write.
-        training_state: Include the replay buffer and optimisers, which only resuming needs.
-        elites: Keep the actor and at most this many elites of one seed, spread over the archive.
-        seed: With --elites, the seed to keep.
-    """
-    from elites.runs import downloading, sharing
-
-    directory, named = directories.existing(run), _named(run)
-    target = output or named.with_name(f"{named.name}.zip")
-    if elites is None:
-        if seed is not None:
-            raise ValueError("--seed is for --elites")
-        size = sharing.pack(directory, target, training_state)
-        print(f"{target}: {amount(size)}")
-        return
-    kept = sharing.pack_elites(directory, target, elites, seed)
-    what = f"{counted(len(kept.cells), 'elite')} of seed {kept.seed}, iteration {kept.iteration}"
-    print(f"{target}: {what}, {amount(target.stat().st_size)}")
-    print(f"sha256={downloading.checksum(target)}")
-
-
-def unpack(
-    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
-    output: Annotated[Path | None, shown("PATH", "the file's name without .zip")] = None,
-    max_size: float = directories.MAX_UNPACKED,
-) -> None:
-    """Create a run directory from a zip file written by 'elites pack'.
-
-    Args:
-        file: The zip file.
-        output: Directory to create.
-        max_size: Largest unpacked size in GB. A file may always unpack to 20 times its size.
-    """
-    from elites.runs import sharing
-
-    target = output or _named(file).with_suffix("")
-    sharing.unpack(file, target, max_size)
-    print(f"{target}: see '{program()} info {quoted(target)}'")
-
-
-def _named(path: Path) -> Path:
-    """Return a path that ends with a name: paths such as "." and ".." become absolute."""
-    return path if path.name not in ("", "..") else Path(os.path.abspath(path))

@@ -11,9 +11,9 @@ import tyro
 
 from elites import packages, trust
 from elites.cli.common import STOPPED, program, shown
-from elites.output import say, write
+from elites.output import say, warn, write
 from elites.runs import directory as directories
-from elites.words import counted, plain, quoted
+from elites.words import counted, listed, plain, quoted
 
 if TYPE_CHECKING:
     from elites.study.scheduler import Result
@@ -62,6 +62,9 @@ def study(
     path = output or Path("studies") / Path(plan).stem
     studies.refuse_other(path, chosen)  # before the lock, which is a file in the directory
     trust.record(*chosen.tasks, *chosen.algorithms)  # the user's plan names them
+    if unread := chosen.unread():
+        has, them = ("has", "it") if len(unread) == 1 else ("have", "them")
+        warn(f"{plan}: {listed(unread)} {has} no effect: no algorithm of the plan reads {them}")
     import jax
 
     from elites.study import running

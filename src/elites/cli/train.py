@@ -11,8 +11,9 @@ import tyro
 
 from elites import presets, tasks, trust
 from elites.cli.common import STOPPED, RunPath, program, shown, trusted_config
+from elites.core import usage
 from elites.core.hyperparameters import Hyperparameters
-from elites.output import errors_as_warnings, say
+from elites.output import errors_as_warnings, say, warn
 from elites.runs import directory as directories
 from elites.runs import services, session
 from elites.runs.config import Config, Device, preset
@@ -52,6 +53,9 @@ class Train:
         config.check()
         services.check(config)
         trust.record(config.task, config.algorithm, *config.callback)  # named by the user
+        if names := usage.ignored(config.algorithm, base, config.hp):
+            options = [f"--hp.{name.replace('_', '-')}" for name in names]
+            warn(usage.no_effect(config.algorithm, options))
         return _train(config, self.output, self.resume, self.accept_changed_task)
 
     @classmethod

@@ -23,6 +23,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from elites.core import arborescence, catalogue, emitters, map_elites, map_elites_es, pbt_map_elites
 from elites.core import cma_me as emitting
@@ -49,40 +50,53 @@ def make_td3(
     actor_hidden: tuple[int, ...] | None = None,
     sampled_negatives: bool = False,
     lengthscale: float | None = None,
+    **chosen: float,
 ) -> TD3:
     """Return the configuration of a TD3 learner.
 
     `actor_hidden` defaults to `hp.actor_hidden`, and `lengthscale` to that of the task. Where
-    `hp.lengthscale` is given, it is used.
+    `hp.lengthscale` is given, it is used. `chosen` are fields of `TD3` for which the algorithm has
+    values of its own, in place of the hyperparameters in `_NUMBERS`.
     """
     if sampled_negatives and hp.td3_batch_size % 2:
         raise ValueError(
             f"td3_batch_size must be even: each transition is used twice, got {hp.td3_batch_size}"
         )
+    if "steps" not in chosen:
+        chosen["steps"] = _checked_steps("critic_steps", hp.critic_steps, hp)
     observation, action = problem.observation_size, problem.action_size
     hidden = hp.actor_hidden if actor_hidden is None else actor_hidden
-    if hp.lengthscale is not None:
+    if critic_conditioned and hp.lengthscale is not None:
         lengthscale = hp.lengthscale
     seen_by_actor = observation + actor_conditioned * problem.descriptor_size
     seen_by_critic = observation + action + critic_conditioned * problem.descriptor_size
+    numbers: dict[str, Any] = {
+        field: chosen[field] if field in chosen else getattr(hp, name)
+        for field, name in _NUMBERS.items()
+    }
     return TD3(
         actor=MLP((seen_by_actor, *hidden, action), activation=hp.activation),
         critic=MLP((seen_by_critic, *hp.critic_hidden, 1), "linear", hp.activation),
         actor_conditioned=actor_conditioned,
         critic_conditioned=critic_conditioned,
-        actor_rate=hp.actor_learning_rate,
-        critic_rate=hp.critic_learning_rate,
-        discount=hp.discount,
-        target_rate=hp.target_update_rate,
-        smoothing_noise=hp.smoothing_noise,
-        smoothing_clip=hp.smoothing_clip,
-        delay=hp.actor_delay,
-        steps=_checked_steps("critic_steps", hp.critic_steps, hp),
-        batch_size=hp.td3_batch_size,
         lengthscale=problem.lengthscale if lengthscale is None else lengthscale,
         sampled_negatives=sampled_negatives,
+        **numbers,
     )
 
+
+_NUMBERS = {
+    "actor_rate": "actor_learning_rate",
+    "critic_rate": "critic_learning_rate",
+    "discount": "discount",
+    "target_rate": "target_update_rate",
+    "smoothing_noise": "smoothing_noise",
+    "smoothing_clip": "smoothing_clip",
+    "delay": "actor_delay",
+    "steps": "critic_steps",
+    "batch_size": "td3_batch_size",
+}
+"""Hyperparameters of a TD3 learner, keyed by the field of `TD3`."""
 
 conditioned_td3 = partial(make_td3, critic_conditioned=True, actor_conditioned=True)
 """The learner of DCG-MAP-Elites: actor and critics see the descriptor."""
@@ -217,9 +231,9 @@ def progress_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
         discount = 0.95 if rewarded else 0.99
     if rate is None:
         rate = 1e-3 if rewarded else 3e-4
-    td3 = dataclasses.replace(
-        conditioned_td3(problem, hp, actor_hidden=hp.policy_hidden, lengthscale=0.1),
-        discount=discount, batch_size=hp.progress_batch_size, actor_rate=rate, critic_rate=rate,
+    td3 = conditioned_td3(
+        problem, hp, actor_hidden=hp.policy_hidden, lengthscale=0.1, discount=discount,
+        batch_size=hp.progress_batch_size, actor_rate=rate, critic_rate=rate,
     )  # fmt: skip
     progress = factor = None
     if rewarded:
@@ -314,9 +328,13 @@ def cma_mega(
 def pbt_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
     """Return the algorithm PBT-MAP-Elites on a problem."""
     steps = _checked_steps("pbt_steps", hp.pbt_steps, hp)
-    # Actors are archived, so they have a policy's layers.
-    learner = make_td3(problem, hp, actor_hidden=hp.policy_hidden)
-    learner = dataclasses.replace(learner, steps=steps)
+    # Actors are archived, so they have a policy's layers. Each agent has numbers of its own, which
+    # replace the lowest ones here.
+    learner = make_td3(
+        problem, hp, actor_hidden=hp.policy_hidden, steps=steps, discount=hp.pbt_discount[0],
+        actor_rate=hp.pbt_actor_learning_rate[0], critic_rate=hp.pbt_critic_learning_rate[0],
+        smoothing_noise=hp.pbt_smoothing_noise[0], smoothing_clip=hp.pbt_smoothing_clip[0],
+    )  # fmt: skip
     return pbt_map_elites.algorithm(pbt_map_elites.Spec(problem, hp, learner))
 
 

@@ -34,6 +34,9 @@ ALGORITHMS: dict[str, str] = {
 }
 """Title of each algorithm. `algorithms.py` builds them."""
 
+WITH_EXACT_GRADIENTS = ("cma_mega", "cma_maega")
+"""Algorithms that need exact gradients, which only functions of plain vectors in JAX have."""
+
 DISTIL = "distil"
 """Name of the algorithm of 'elites distil', which needs the archive of a run."""
 

@@ -64,19 +64,16 @@ def competition(fitness: Array, points: Array, neighbours: int) -> Array:
 
 
 def survivors(
-    population: Population | None,
+    population: Population,
     policies: Array,
     results: Results,
     neighbours: int,
     weights: Weights,
-) -> Population | None:
+) -> Population:
     """Return the solutions that survive of a population and b evaluated policies [b, P].
 
-    Failed evaluations do not enter it. `weights` are the axis weights of distances. Returns None
-    if there is no population.
+    Failed evaluations do not enter it. `weights` are the axis weights of distances.
     """
-    if population is None:
-        return None
     fitness = jnp.where(averaging.failed(results), -jnp.inf, results.fitness)
     descriptors = jnp.where(jnp.isfinite(fitness)[:, None], results.descriptors, 0.0)
     new = Population(policies, fitness, descriptors)

@@ -221,6 +221,8 @@ def draw_targets(spec: Spec, archive: Archive, key: Array) -> Array:
     """
     cell_key, noise_key = jax.random.split(key)
     drawn = archive.descriptors[archives.sample(archive, cell_key, spec.actor_rollouts)]
+    if not spec.actor_rollouts:
+        return drawn
     noise = jax.random.normal(noise_key, drawn.shape)
     return drawn + spec.hp.descriptor_noise * jnp.array(spec.problem.ranges)[None] * noise
 
@@ -248,15 +250,18 @@ def tell(
     if times > 1:  # count every episode
         rejected = averaging.failed(averaging.of_policies(evaluation, rows, 1, spec.hp.average))
     failed = jnp.concatenate([rejected, ~evaluation.valid[rows:]])  # actor rollouts count too
+    population = state.population
+    if population is not None:
+        population = dominated_novelty.survivors(
+            population, policies, results, spec.hp.dns_neighbours, spec.problem.weights
+        )
     state = state._replace(
         archive=archive,
         iteration=iteration,
         evaluations=state.evaluations + jnp.uint32(rows),
         env_steps=counter.add(state.env_steps, evaluation.steps.sum()),
         rejected=state.rejected + failed.sum().astype(jnp.uint32),
-        population=dominated_novelty.survivors(
-            state.population, policies, results, spec.hp.dns_neighbours, spec.problem.weights
-        ),
+        population=population,
     )
     state = scaling.measured(spec, state, evaluation)
     if spec.learners:

@@ -168,6 +168,21 @@ def existing(path: Path) -> RunDirectory:
     return run
 
 
+def run_to_start_from(path: Path) -> RunDirectory:
+    """Return the run directory at a path that a new run starts from.
+
+    Raises a ValueError if there is none. Its message also names what other programs write.
+    """
+    if not path.exists():
+        raise ValueError(f"cannot start from {path}: there is no such file or directory")
+    if not path.is_dir() or not RunDirectory(path).exists():
+        raise ValueError(
+            f"cannot start from {path}: it is neither a run directory, nor a CSV file of pyribs, "
+            "nor a folder of QDax with genotypes.npy"
+        )
+    return existing(path)
+
+
 def task_with_bounds(source: str | Path, task: str) -> str:
     """Return the name of a task with the descriptor bounds that were estimated for a source run.
 
@@ -179,7 +194,7 @@ def task_with_bounds(source: str | Path, task: str) -> str:
 
     if reading.kind_of(Path(source)) is not None:
         return task
-    return tasks.with_bounds_of(existing(Path(source)).config().task, task)
+    return tasks.with_bounds_of(run_to_start_from(Path(source)).config().task, task)
 
 
 def refuse_links(path: Path, layout: str = LAYOUT, kind: str = "run") -> None:

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import hashlib
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from elites import files, tasks, training
-from elites.core import catalogue
+from elites.core import catalogue, usage
 from elites.core.algorithm import Algorithm
 from elites.core.reevaluation import Reevaluation
 from elites.runs import distilling, starting
@@ -280,7 +280,17 @@ def _container_memory() -> Iterator[int]:
         yield max(limit - used, 0)
 
 
-_LOWER = "--seeds, --hp.replay-size, --hp.batch-size or --hp.cells"
+_SIZES = ("replay_size", "pbt_replay_size", "pbt_population", "batch_size", "es_samples", "cells")
+"""Hyperparameters that decide how much memory a run needs."""
+
+
+def _to_lower(read: Collection[str]) -> str:
+    """Return the options to lower in a run that needs too much memory, if it reads `read`."""
+    *options, last = (f"--hp.{name.replace('_', '-')}" for name in _SIZES if name in read)
+    return f"{', '.join(['--seeds', *options])} or {last}"
+
+
+_LOWER = _to_lower(("replay_size", "batch_size", "cells"))  # of most algorithms
 
 
 def refuse_too_much(needed: int, config: Config) -> None:
@@ -292,9 +302,11 @@ def refuse_too_much(needed: int, config: Config) -> None:
     available = available_memory()
     needed //= training.devices_for(config.seeds)
     if available is not None and needed > available:
+        read = usage.READ.get(config.algorithm)
+        lower = _LOWER if read is None else _to_lower(read)
         raise TooLargeError(
             f"this run needs about {amount(needed)} on {jax.local_devices()[0].platform}, which "
-            f"has {amount(available)} free. Lower {_LOWER}"
+            f"has {amount(available)} free. Lower {lower}"
         )
 
 

@@ -114,7 +114,7 @@ def pretrained(model: str, reinstall: bool = False) -> Path:
                 f"{source.place}: damaged, or not the file that was meant: its SHA-256 is {found}, "
                 f"expected {source.sha256}. {source.remedy}"
             )
-        sharing.unpack(packed, folder / "run")
+        sharing.unpack(packed, folder / "run", name=source.place)
         _put_in_place(folder, target, reinstall)
     return target
 
@@ -154,6 +154,11 @@ def _source(model: str) -> _Source:
         path = SHIPPED / known[model].file
         return _Source(model, known[model].sha256, str(path), "Install elites again")
     path = Path(model)
+    if path.is_dir():
+        raise ValueError(
+            f"{model}: a directory, but a trained model is a zip file of 'elites pack'. Commands "
+            "take a run directory without --pretrained"
+        )
     if path.exists():
         sha256 = downloading.checksum(path)
         return _Source(file_name(path.stem), sha256, model, "It changed meanwhile: try again")

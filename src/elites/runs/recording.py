@@ -170,6 +170,7 @@ def _not_finite(number: int, metrics: Mapping[str, np.ndarray], config: Config) 
 
 _RATES = {
     "progress_me": "--hp.progress-learning-rate",
+    "pbt_me": "--hp.pbt-critic-learning-rate or --hp.pbt-actor-learning-rate",
     catalogue.DISTIL: "--learning-rate",  # of 'elites distil'
 }
 _OTHER_RATES = "--hp.critic-learning-rate or --hp.actor-learning-rate"

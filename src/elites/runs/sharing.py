@@ -112,14 +112,18 @@ def _write(
                     shutil.copyfileobj(source, target, 1 << 20)
 
 
-def unpack(source: Path, output: Path, max_size: float = directories.MAX_UNPACKED) -> RunDirectory:
+def unpack(
+    source: Path, output: Path, max_size: float = directories.MAX_UNPACKED, name: str = ""
+) -> RunDirectory:
     """Unpack the zip file `source` into the directory `output` and return the run directory.
 
-    `max_size` limits the unpacked size, in gigabytes. On failure, no files are left behind.
+    `max_size` limits the unpacked size, in gigabytes. `name` is the path or address by which the
+    user knows the file, for messages. On failure, no files are left behind.
     """
+    name = name or str(source)
     directories.refuse_existing(output)
     if not source.exists():
-        raise ValueError(f"{source}: no such file")
+        raise ValueError(f"{name}: no such file")
     if not max_size > 0:
         raise ValueError(f"--max-size must be above 0, got {max_size:g}")
     try:
@@ -129,23 +133,34 @@ def unpack(source: Path, output: Path, max_size: float = directories.MAX_UNPACKE
             zipfile.ZipFile(opened) as file,
         ):
             members = [info for info in file.infolist() if not info.is_dir()]
-            _refuse_unsafe(source, members)
-            _refuse_large(source, members, max_size, folder)
+            _refuse_unsafe(name, members)
+            _refuse_large(name, source.stat().st_size, members, max_size, folder)
             for info in members:
-                _extract(source, file, info, folder / PurePosixPath(info.filename))
+                _extract(name, file, info, folder / PurePosixPath(info.filename))
             run = RunDirectory(folder)
             if not run.exists():
-                raise RunError(f"{source}: not a run, it has no {directories.CONFIG}")
-            run.config()
+                raise RunError(f"{name}: not a run, it has no {directories.CONFIG}")
+            _check_config(run, name)
             if last := checkpoints.complete(run.checkpoints):
                 (run.checkpoints / "last").symlink_to(last[-1].name)
     except _DAMAGE as error:
-        raise RunError(f"{source}: not a zip file that can be read: {error}") from None
+        raise RunError(f"{name}: not a zip file that can be read: {error}") from None
     return RunDirectory(output)
 
 
-def _extract(source: Path, file: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) -> None:
-    """Write one member of a zip file to `target`.
+def _check_config(run: RunDirectory, name: str) -> None:
+    """Raise a RunError if the configuration of an unpacked run cannot be read.
+
+    Its message has `name`, that of the zip file, in place of the temporary folder.
+    """
+    try:
+        run.config()
+    except (ValueError, RunError) as error:
+        raise RunError(str(error).replace(str(run.path), name)) from None
+
+
+def _extract(name: str, file: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) -> None:
+    """Write one member of the zip file `name` to `target`.
 
     Raises a RunError if it is longer than the zip file declares.
     """
@@ -155,7 +170,7 @@ def _extract(source: Path, file: zipfile.ZipFile, info: zipfile.ZipInfo, target:
         while block := inside.read(_BLOCK):
             left -= len(block)
             if left < 0:
-                raise RunError(f"{source}: refused, '{info.filename}' is longer than it declares")
+                raise RunError(f"{name}: refused, '{info.filename}' is longer than it declares")
             if block.count(0) < len(block):
                 outside.write(block)
             else:  # blocks of zeros take no space on the disk: a reduced run has many
@@ -164,42 +179,42 @@ def _extract(source: Path, file: zipfile.ZipFile, info: zipfile.ZipInfo, target:
 
 
 def _refuse_large(
-    source: Path, members: list[zipfile.ZipInfo], max_size: float, folder: Path
+    name: str, size: int, members: list[zipfile.ZipInfo], max_size: float, folder: Path
 ) -> None:
-    """Raise a RunError if a zip file would unpack to more bytes than allowed.
+    """Raise a RunError if the zip file `name` would unpack to more bytes than allowed.
 
-    Also refuses one for which the disk has too little space. `max_size` is in gigabytes, and
-    `folder` is the folder to unpack in.
+    Also refuses one for which the disk has too little space. `size` is the file's own, in bytes,
+    and `max_size` is in gigabytes. `folder` is the folder to unpack in.
     """
     total = sum(info.file_size for info in members)
-    allowed = max(max_size * 1e9, _MAX_RATIO * source.stat().st_size)
+    allowed = max(max_size * 1e9, _MAX_RATIO * size)
     if total > allowed:
         raise RunError(
-            f"{source}: refused, {source.stat().st_size / 1e6:,.1f} MB would unpack to "
-            f"{total / 1e9:,.2f} GB. If you trust it, allow that with --max-size {total / 1e9:.2f}"
+            f"{name}: refused, {size / 1e6:,.1f} MB would unpack to {total / 1e9:,.2f} GB. If you "
+            f"trust it, 'elites unpack FILE --max-size {total / 1e9:.2f}' allows that"
         )
     if total > (free := shutil.disk_usage(folder).free):
         raise RunError(
-            f"{source}: needs {total / 1e9:,.2f} GB, but its disk has {free / 1e9:,.2f} GB free"
+            f"{name}: needs {total / 1e9:,.2f} GB, but its disk has {free / 1e9:,.2f} GB free"
         )
 
 
-def _refuse_unsafe(source: Path, members: list[zipfile.ZipInfo]) -> None:
-    """Raise a RunError if a zip file contains anything but plain files of a run.
+def _refuse_unsafe(name: str, members: list[zipfile.ZipInfo]) -> None:
+    """Raise a RunError if the zip file `name` contains anything but plain files of a run.
 
     A file that occurs twice is refused as well.
     """
     seen: set[str] = set()
     for info in members:
-        name = info.filename
-        parts = PurePosixPath(name).parts
+        inside = info.filename
+        parts = PurePosixPath(inside).parts
         kind = stat.S_IFMT(info.external_attr >> 16)
-        if name.startswith("/") or "\\" in name or ":" in name or ".." in parts or not parts:
-            raise RunError(f"{source}: refused, '{name}' would be written outside of the run")
+        if inside.startswith("/") or "\\" in inside or ":" in inside or ".." in parts or not parts:
+            raise RunError(f"{name}: refused, '{inside}' would be written outside of the run")
         if kind not in (0, stat.S_IFREG):
-            raise RunError(f"{source}: refused, '{name}' is a link or a device, not a plain file")
-        if not belongs_to_a_run(name):
-            raise RunError(f"{source}: refused, '{name}' is not a file of a run")
-        if name in seen:
-            raise RunError(f"{source}: refused, it holds '{name}' twice")
-        seen.add(name)
+            raise RunError(f"{name}: refused, '{inside}' is a link or a device, not a plain file")
+        if not belongs_to_a_run(inside):
+            raise RunError(f"{name}: refused, '{inside}' is not a file of a run")
+        if inside in seen:
+            raise RunError(f"{name}: refused, it holds '{inside}' twice")
+        seen.add(inside)

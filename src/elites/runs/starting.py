@@ -65,8 +65,9 @@ class Source(NamedTuple):
 
 def source_at(path: Path) -> Source:
     """Return the source at a path: a run directory, or an archive of pyribs or QDax."""
-    kind = reading.kind_of(path)
-    return _of_run(directories.existing(path)) if kind is None else _of_foreign(path, kind)
+    if kind := reading.kind_of(path):
+        return _of_foreign(path, kind)
+    return _of_run(directories.run_to_start_from(path))
 
 
 def extended(algorithm: Algorithm[S], config: Config, run: RunDirectory) -> Algorithm[S]:

@@ -24,7 +24,7 @@ from typing import Any
 
 from elites import files, names, references
 from elites import tasks as registry
-from elites.core import catalogue
+from elites.core import catalogue, usage
 from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
 from elites.files import shown
@@ -83,6 +83,14 @@ class Plan:
     def pairs(self) -> list[tuple[str, str]]:
         """Return all (task, algorithm) pairs of the plan, grouped by task."""
         return [(task, algorithm) for task in self.tasks for algorithm in self.algorithms]
+
+    def unread(self) -> list[str]:
+        """Return the hyperparameters of the plan that none of its algorithms reads.
+
+        Returns an empty list if an algorithm is the user's own, about which nothing is known.
+        """
+        known = [usage.READ.get(algorithm, tuple(self.hp)) for algorithm in self.algorithms]
+        return [name for name in self.hp if not any(name in read for read in known)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the plan as a dictionary that can be written as JSON."""
@@ -287,7 +295,7 @@ def refuse_small_budget(plan: Plan, where: str) -> None:
 
     for task, algorithm in plan.pairs():
         config = plan.config(task, algorithm, plan.seed_numbers)
-        built = training.build(task, algorithm, **vars(config.hp))
+        built = training.build(task, algorithm, hp=config.hp)
         try:
             training.iterations_for(built, config.evaluations)
         except ValueError as error:

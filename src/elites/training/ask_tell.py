@@ -433,7 +433,8 @@ def ask_tell(
     on = task.problem() if isinstance(task, ExternalTask) else problem(task)
     if not isinstance(algorithm, Algorithm):
         arguments = ("seed", "preset", "hp")
-        values = hyperparameters_of(preset or preset_for(on), hp, hyperparameters, arguments)
+        preset = preset or preset_for(on)
+        values = hyperparameters_of(algorithm, preset, hp, hyperparameters, arguments)
         algorithm = build_algorithm(algorithm, on, values)
     elif hyperparameters or hp is not None or preset is not None:
         raise ValueError("an algorithm that is built already takes no hyperparameters")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 
 from elites import presets, references
-from elites.core import algorithms, catalogue
+from elites.core import algorithms, catalogue, usage
 from elites.core.algorithm import Algorithm
 from elites.core.hyperparameters import Hyperparameters, Value
 from elites.core.types import Problem
@@ -19,6 +20,7 @@ def preset_for(problem: Problem) -> str:
 
 
 def hyperparameters_of(
+    algorithm: str | Builder,
     preset: str,
     hp: Hyperparameters | None,
     given: Mapping[str, Value],
@@ -27,7 +29,8 @@ def hyperparameters_of(
     """Return the hyperparameters of the record `hp`, or of the preset if `hp` is None.
 
     The `given` values replace single ones. Raises a ValueError for an unknown name. `arguments` are
-    names that its message may suggest besides hyperparameters.
+    names that its message may suggest besides hyperparameters. Warns if the algorithm does not read
+    a value that was replaced. The warning is about the line that called the calling function.
     """
     if hp is not None and not isinstance(hp, Hyperparameters):
         raise ValueError(
@@ -37,7 +40,10 @@ def hyperparameters_of(
     base = presets.get(preset).hp if hp is None else hp
     if {"cells", "centroids_file"} & given.keys() and "grid" not in given:
         given = {**given, "grid": ()}  # whoever asks for cells does not want the preset's grid
-    return Hyperparameters.of({**vars(base), **given}, arguments=arguments)
+    found = Hyperparameters.of({**vars(base), **given}, arguments=arguments)
+    if isinstance(algorithm, str) and (names := usage.ignored(algorithm, base, found)):
+        warnings.warn(usage.no_effect(algorithm, names), stacklevel=3)
+    return found
 
 
 def build_algorithm(algorithm: str | Builder, on: Problem, hp: Hyperparameters) -> Algorithm:

@@ -54,11 +54,12 @@ def build(
 
     The hyperparameters are those of the preset (paper, short, vectors, demo or smoke), or of the
     record `hp` if it is given. The default is vectors for plain vectors, and paper for all other
-    tasks. Keyword arguments replace single ones.
+    tasks. Keyword arguments replace single ones. One that the algorithm does not read causes a
+    warning.
     """
     on = task_of(task)
     preset = preset_for(problem(on)) if preset is None else preset
-    return _build(on, algorithm, hyperparameters_of(preset, hp, hyperparameters))
+    return _build(on, algorithm, hyperparameters_of(algorithm, preset, hp, hyperparameters))
 
 
 def train(
@@ -107,7 +108,7 @@ def train(
         task = tasks.resolve(name, complain if progress is not False else None)
     on = task_of(task)
     preset = preset_for(problem(on)) if preset is None else preset
-    values = hyperparameters_of(preset, hp, hyperparameters, _ARGUMENTS)
+    values = hyperparameters_of(algorithm, preset, hp, hyperparameters, _ARGUMENTS)
     checking.check_own(on)
     budget = presets.get(preset).evaluations if evaluations is None else evaluations
     where = str(Path(start_from).resolve()) if start_from is not None else ""

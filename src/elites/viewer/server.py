@@ -293,9 +293,10 @@ def _players(runs: Sequence[RunDirectory]) -> list[Player]:
         raise ValueError(f"{runs[0].path} and {runs[1].path} are the same run. Name two runs")
     bounds = {(p.task.name, *p.task.descriptor_low, *p.task.descriptor_high) for p in players}
     if len(bounds) > 1:
+        texts = [f"{run.path} is of {p.task.name}" for run, p in zip(runs, players, strict=True)]
         raise ValueError(
-            f"{runs[0].path} and {runs[1].path} have different tasks or descriptor bounds. Only "
-            "runs of one task can be shown side by side"
+            f"{' and '.join(texts)}. Only runs of one task with the same descriptor bounds can be "
+            "shown side by side"
         )
     return players
 
