@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Start a Firefox of a distribution for Playwright: a program between the two.
 
-Playwright controls such a Firefox with WebDriver BiDi, messages over a websocket. It always sends a
-command that Firefox 153 does not have, which sets the colour scheme of pages. This program passes
-all other messages on, and carries out that command by a preference of Firefox.
+Playwright controls such a Firefox with WebDriver BiDi, messages over a websocket. Two of them are
+changed on the way. Playwright always sends a command that Firefox 153 does not have, which sets the
+colour scheme of pages: this program sets a preference of Firefox instead. And Playwright overlooks
+downloads of blobs, which have no navigation: they get one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ PREFERENCES = {
     "network.proxy.ssl_port": 9,
 }
 
+DOWNLOADS = ("browsingContext.downloadWillBegin", "browsingContext.downloadEnd")
 COLOURS = "emulation.setMediaFeaturesOverride"
 SET_COLOURS = 'Services.prefs.setIntPref("layout.css.prefers-color-scheme.content-override", {})'
 SCHEMES = {"dark": 0, "light": 1}
@@ -66,11 +68,13 @@ class Bridge:
 
     async def _to_playwright(self) -> None:
         async for message in self.firefox:
-            number = json.loads(message).get("id")
-            if number in self.answers:
-                self.answers.pop(number).set_result(json.loads(message))
-            else:
-                await self.playwright.send(message)
+            answer = json.loads(message)
+            if answer.get("id") in self.answers:
+                self.answers.pop(answer["id"]).set_result(answer)
+                continue
+            if answer.get("method") in DOWNLOADS:
+                answer["params"]["navigation"] = answer["params"]["url"]
+            await self.playwright.send(json.dumps(answer))
 
     async def _ask(self, method: str, **parameters) -> dict:
         """Send a command of this program to Firefox and return the result."""

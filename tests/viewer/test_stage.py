@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 import brax_models
-from browser import browsing, errors, needs_browser
+from browser import BROWSERS, browsing, errors
 from elites.tasks import geoms
-from stages import open_stage, picture_of
-
-pytestmark = needs_browser
+from stages import open_stage, picture_of, pictures_of_paths
 
 STRAIGHT = (1.0, 0.0, 0.0, 0.0)
 CUBE = {
@@ -20,9 +18,9 @@ CUBE = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with browsing() as (page, _, complaints):
+@pytest.fixture(scope="module", params=BROWSERS)
+def browser(request):
+    with browsing(request.param) as (page, _, complaints):
         yield page
     assert errors(complaints) == []
 
@@ -40,8 +38,11 @@ def shape(kind, size=(), body=0, position=(0, 0, 0), rotation=STRAIGHT, **more):
 
 def seen(page, *shapes, poses=((0, 0, 1, *STRAIGHT),), **more) -> np.ndarray:
     """Return the picture [height, width, 3] of shapes on a stage, with still bodies."""
-    scene = {"dt": 0.1, "bodies": ["body"] * len(poses), "shapes": shapes, **more}
-    return picture_of(page, scene, np.array(poses))
+    return picture_of(page, scene_of(*shapes, poses=poses, **more), np.array(poses))
+
+
+def scene_of(*shapes, poses, **more) -> dict:
+    return {"dt": 0.1, "bodies": ["body"] * len(poses), "shapes": shapes, **more}
 
 
 def robot_of(picture) -> np.ndarray:
@@ -129,3 +130,17 @@ def test_limbs_differ_and_feet_are_darker(page):
     middle = rows[right].mean()
     upper, lower = (red[right & side].max() for side in (rows < middle, rows > middle))
     assert lower < 0.8 * upper
+
+
+def test_paths_in_all_directions_are_drawn_on_the_floor(page):
+    """Lines that are far away and one pixel wide are not hidden by the floor."""
+    poses = ((0, 0, 1, *STRAIGHT),)
+    turns = np.linspace(0, 2 * np.pi, 8, endpoint=False)
+    paths = [[[0, 0], [40 * np.cos(turn), 40 * np.sin(turn)]] for turn in turns]
+    scene = scene_of(shape("sphere", (0.5,)), poses=poses)
+    empty, *pictures = pictures_of_paths(page, scene, np.array(poses), paths)
+    for picture in pictures:
+        rows, columns = np.nonzero(np.abs(picture - empty).max(-1) > 15)
+        length = max(np.ptp(rows), np.ptp(columns)) + 1
+        assert length > 20
+        assert len(rows) >= 0.9 * length  # without gaps
