@@ -46,8 +46,9 @@ def needs(name: str) -> pytest.MarkDecorator:
 
 
 needs_browser = needs("chromium")
-BROWSERS = [pytest.param(name, marks=needs(name)) for name in _NAMES]
-in_all_browsers = pytest.mark.parametrize("browser", BROWSERS)  # of `browsing`
+in_all_browsers = pytest.mark.parametrize(
+    "browser", [pytest.param(name, marks=needs(name)) for name in _NAMES]
+)
 
 
 @functools.cache

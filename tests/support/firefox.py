@@ -21,11 +21,17 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
 
 PATH = "ELITES_FIREFOX"  # environment variable with the path of Firefox
-ENVIRONMENT = {"MOZ_WEBGL_FORCE_EGL": "1", "LIBGL_ALWAYS_SOFTWARE": "1"}  # WebGL without a screen
+ENVIRONMENT = {
+    "MOZ_WEBGL_FORCE_EGL": "1",  # WebGL without a screen
+    "LIBGL_ALWAYS_SOFTWARE": "1",
+    "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1",  # the server of the settings can be chosen
+}
 PREFERENCES = {
     "webgl.force-enabled": True,
     # Firefox under remote control does not look for updates and sends no telemetry. Whatever is
     # left goes to a proxy that does not exist, so it reaches no host but this one.
+    "services.settings.server": "data:,",
+    "network.proxy.failover_direct": False,
     "network.proxy.type": 1,
     "network.proxy.http": "127.0.0.1",
     "network.proxy.http_port": 9,

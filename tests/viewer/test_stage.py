@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import brax_models
-from browser import BROWSERS, browsing, errors
+from browser import browsing, errors, in_all_browsers, needs_browser
 from elites.tasks import geoms
 from stages import open_stage, picture_of, pictures_of_paths
+
+pytestmark = needs_browser
 
 STRAIGHT = (1.0, 0.0, 0.0, 0.0)
 CUBE = {
@@ -18,17 +20,17 @@ CUBE = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=BROWSERS)
-def browser(request):
-    with browsing(request.param) as (page, _, complaints):
+@pytest.fixture(scope="module")
+def chromium():
+    with browsing() as (page, _, complaints):
         yield page
     assert errors(complaints) == []
 
 
 @pytest.fixture
-def page(browser):
-    open_stage(browser)
-    return browser
+def page(chromium):
+    open_stage(chromium)
+    return chromium
 
 
 def shape(kind, size=(), body=0, position=(0, 0, 0), rotation=STRAIGHT, **more):
@@ -132,13 +134,17 @@ def test_limbs_differ_and_feet_are_darker(page):
     assert lower < 0.8 * upper
 
 
-def test_paths_in_all_directions_are_drawn_on_the_floor(page):
+@in_all_browsers
+def test_paths_in_all_directions_are_drawn_on_the_floor(browser):
     """Lines that are far away and one pixel wide are not hidden by the floor."""
     poses = ((0, 0, 1, *STRAIGHT),)
-    turns = np.linspace(0, 2 * np.pi, 8, endpoint=False)
+    turns = np.linspace(0, np.pi, 5)
     paths = [[[0, 0], [40 * np.cos(turn), 40 * np.sin(turn)]] for turn in turns]
     scene = scene_of(shape("sphere", (0.5,)), poses=poses)
-    empty, *pictures = pictures_of_paths(page, scene, np.array(poses), paths)
+    with browsing(browser) as (page, _, complaints):
+        open_stage(page)
+        empty, *pictures = pictures_of_paths(page, scene, np.array(poses), paths)
+        assert errors(complaints) == []
     for picture in pictures:
         rows, columns = np.nonzero(np.abs(picture - empty).max(-1) > 15)
         length = max(np.ptp(rows), np.ptp(columns)) + 1
