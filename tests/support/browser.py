@@ -17,6 +17,7 @@ import pytest
 
 import firefox
 
+_LONG = 120_000  # milliseconds, because the machine may be busy
 _NAMES = {
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
     "firefox": ("firefox-esr", "firefox"),
@@ -63,12 +64,15 @@ def _playwright():
 def _browser(name: str):
     """Start a browser. Tests of a process share it, and each has pages of its own."""
     if name == "chromium":
-        return _playwright().chromium.launch(executable_path=_path(name), args=["--no-sandbox"])
+        return _playwright().chromium.launch(
+            executable_path=_path(name), args=["--no-sandbox"], timeout=_LONG
+        )
     # The program firefox.py needs the packages of this interpreter.
     search = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return _playwright().firefox.launch(
         channel="moz-firefox",
         executable_path=firefox.__file__,
+        timeout=_LONG,
         firefox_user_prefs=firefox.PREFERENCES,
         env={**os.environ, **firefox.ENVIRONMENT, "PATH": search, firefox.PATH: _path(name)},
     )
@@ -80,7 +84,7 @@ def browsing(browser: str = "chromium", **options):
     size = {"width": 1280, "height": 800}
     context = _browser(browser).new_context(**{"viewport": size, **options})
     page = context.new_page()
-    page.set_default_timeout(120_000)  # long, because the machine may be busy
+    page.set_default_timeout(_LONG)
     asked, complaints = [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: complaints.append(message.text))
