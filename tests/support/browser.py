@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import atexit
+import base64
 import contextlib
 import functools
+import hashlib
 import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+import firefox
+
+_LONG = 120_000  # milliseconds, because the machine may be busy
+_NAMES = {
+    "chromium": ("chromium", "chromium-browser", "google-chrome"),
+    "firefox": ("firefox-esr", "firefox"),
+}
 
 
 def _starts(path: str) -> bool:
@@ -22,29 +32,59 @@ def _starts(path: str) -> bool:
         return False
 
 
-_FOUND = (os.environ.get("ELITES_CHROMIUM"), *map(shutil.which, _NAMES))
-CHROMIUM = next((path for path in _FOUND if path and _starts(path)), "")
-needs_browser = pytest.mark.skipif(
-    not CHROMIUM, reason="LEFT OUT: no Chromium found; install one, or set ELITES_CHROMIUM"
+@functools.cache
+def _path(name: str) -> str:
+    """Return the path of a browser: that of ELITES_CHROMIUM, for example, or one that is found."""
+    found = (os.environ.get(f"ELITES_{name.upper()}"), *map(shutil.which, _NAMES[name]))
+    return next((path for path in found if path and _starts(path)), "")
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    """Return the mark of tests that need a browser."""
+    title, variable = name.capitalize(), f"ELITES_{name.upper()}"
+    reason = f"LEFT OUT: no {title} found; install one, or set {variable}"
+    return pytest.mark.skipif(not _path(name), reason=reason)
+
+
+needs_browser = needs("chromium")
+in_all_browsers = pytest.mark.parametrize(
+    "browser", [pytest.param(name, marks=needs(name)) for name in _NAMES]
 )
 
 
 @functools.cache
-def _browser():
-    """Start the browser. Tests of a process share it, and each has pages of its own."""
+def _playwright():
     playwright = pytest.importorskip("playwright.sync_api", reason="LEFT OUT: needs playwright")
     driver = playwright.sync_playwright().start()
     atexit.register(driver.stop)
-    return driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    return driver
+
+
+@functools.cache
+def _browser(name: str):
+    """Start a browser. Tests of a process share it, and each has pages of its own."""
+    if name == "chromium":
+        return _playwright().chromium.launch(
+            executable_path=_path(name), args=["--no-sandbox"], timeout=_LONG
+        )
+    # The program firefox.py needs the packages of this interpreter.
+    search = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return _playwright().firefox.launch(
+        channel="moz-firefox",
+        executable_path=firefox.__file__,
+        timeout=_LONG,
+        firefox_user_prefs=firefox.PREFERENCES,
+        env={**os.environ, **firefox.ENVIRONMENT, "PATH": search, firefox.PATH: _path(name)},
+    )
 
 
 @contextlib.contextmanager
-def browsing(**options):
+def browsing(browser: str = "chromium", **options):
     """Open a page. Also yields the addresses that it requests and the errors that it logs."""
     size = {"width": 1280, "height": 800}
-    context = _browser().new_context(**{"viewport": size, **options})
+    context = _browser(browser).new_context(**{"viewport": size, **options})
     page = context.new_page()
-    page.set_default_timeout(120_000)  # long, because the machine may be busy
+    page.set_default_timeout(_LONG)
     asked, complaints = [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: complaints.append(message.text))
@@ -56,9 +96,14 @@ def browsing(**options):
         context.close()
 
 
+# Before a screenshot, Playwright adds this style to a page in Firefox. The page's policy blocks it.
+_STYLE = base64.b64encode(hashlib.sha256(b"body {}").digest()).decode()
+
+
 def errors(complaints: list[str]) -> list[str]:
-    """Return the logged errors without messages of the graphics driver about screenshots."""
-    return [text for text in complaints if "GL Driver Message" not in text]
+    """Return the logged errors without those that taking a screenshot causes."""
+    caused = ("GL Driver Message", _STYLE)
+    return [text for text in complaints if not any(each in text for each in caused)]
 
 
 def drawn(page) -> None:

@@ -114,6 +114,12 @@ def click_map(page, share: tuple[float, float]) -> None:
     page.mouse.click(*on_map(page, share))
 
 
+def write(field, text: str) -> None:
+    """Replace the text of a field by keyboard. In Firefox, `fill` appends to a number."""
+    field.press("Control+a")
+    field.press_sequentially(text)
+
+
 def watched(page) -> None:
     page.wait_for_selector("body[data-watching=ready]")
 

@@ -22,6 +22,13 @@ window.show = ({ scene, recording }) => {
   window.stage = createStage(canvas, scene, "elite", () => {});
   window.stage.load(recording);
 };
+window.showPaths = ({ paths, around }) => {
+  window.stage.setPaths(around);
+  const box = window.stage.pathBox();
+  window.stage.setPaths(paths);
+  window.stage.setCameraMode("fixed");
+  window.stage.setFixedView(box);
+};
 document.body.dataset.ready = "yes";
 """
 
@@ -40,8 +47,27 @@ def open_stage(page) -> None:
 
 def picture_of(page, scene: dict, poses: np.ndarray) -> np.ndarray:
     """Return the picture [height, width, 3] of a scene whose bodies stay at their poses [B, 7]."""
-    recording = {"poses": pack_poses(np.array([poses, poses])), "path": None}
+    _show(page, scene, poses, path=None)
+    return _picture(page)
+
+
+def pictures_of_paths(page, scene: dict, poses: np.ndarray, paths: list) -> list[np.ndarray]:
+    """Return the picture of a scene without paths, and with each one alone. All have one camera."""
+    place = poses[0, :2].tolist()
+    _show(page, scene, poses, path=[place, place], requested=place, reached=place)
+    pictures = []
+    for shown in ([], *([path] for path in paths)):
+        page.evaluate("given => window.showPaths(given)", {"paths": shown, "around": paths})
+        pictures.append(_picture(page))
+    return pictures
+
+
+def _show(page, scene: dict, poses: np.ndarray, **recording) -> None:
+    recording["poses"] = pack_poses(np.array([poses, poses]))
     page.evaluate("given => window.show(given)", {"scene": scene, "recording": recording})
+
+
+def _picture(page) -> np.ndarray:
     drawn(page)
     image = Image.open(io.BytesIO(page.locator("canvas").screenshot()))
     return np.asarray(image.convert("RGB")).astype(int)

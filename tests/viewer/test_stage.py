@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import brax_models
-from browser import browsing, errors, needs_browser
+from browser import browsing, errors, in_all_browsers, needs_browser
 from elites.tasks import geoms
-from stages import open_stage, picture_of
+from stages import open_stage, picture_of, pictures_of_paths
 
 pytestmark = needs_browser
 
@@ -21,16 +21,16 @@ CUBE = {
 
 
 @pytest.fixture(scope="module")
-def browser():
+def chromium():
     with browsing() as (page, _, complaints):
         yield page
     assert errors(complaints) == []
 
 
 @pytest.fixture
-def page(browser):
-    open_stage(browser)
-    return browser
+def page(chromium):
+    open_stage(chromium)
+    return chromium
 
 
 def shape(kind, size=(), body=0, position=(0, 0, 0), rotation=STRAIGHT, **more):
@@ -40,8 +40,11 @@ def shape(kind, size=(), body=0, position=(0, 0, 0), rotation=STRAIGHT, **more):
 
 def seen(page, *shapes, poses=((0, 0, 1, *STRAIGHT),), **more) -> np.ndarray:
     """Return the picture [height, width, 3] of shapes on a stage, with still bodies."""
-    scene = {"dt": 0.1, "bodies": ["body"] * len(poses), "shapes": shapes, **more}
-    return picture_of(page, scene, np.array(poses))
+    return picture_of(page, scene_of(*shapes, poses=poses, **more), np.array(poses))
+
+
+def scene_of(*shapes, poses, **more) -> dict:
+    return {"dt": 0.1, "bodies": ["body"] * len(poses), "shapes": shapes, **more}
 
 
 def robot_of(picture) -> np.ndarray:
@@ -129,3 +132,21 @@ def test_limbs_differ_and_feet_are_darker(page):
     middle = rows[right].mean()
     upper, lower = (red[right & side].max() for side in (rows < middle, rows > middle))
     assert lower < 0.8 * upper
+
+
+@in_all_browsers
+def test_paths_in_all_directions_are_drawn_on_the_floor(browser):
+    """Lines that are far away and one pixel wide are not hidden by the floor."""
+    poses = ((0, 0, 1, *STRAIGHT),)
+    turns = np.linspace(0, np.pi, 5)
+    paths = [[[0, 0], [40 * np.cos(turn), 40 * np.sin(turn)]] for turn in turns]
+    scene = scene_of(shape("sphere", (0.5,)), poses=poses)
+    with browsing(browser) as (page, _, complaints):
+        open_stage(page)
+        empty, *pictures = pictures_of_paths(page, scene, np.array(poses), paths)
+        assert errors(complaints) == []
+    for picture in pictures:
+        rows, columns = np.nonzero(np.abs(picture - empty).max(-1) > 15)
+        length = max(np.ptp(rows), np.ptp(columns)) + 1
+        assert length > 20
+        assert len(rows) >= 0.9 * length  # without gaps

@@ -1,4 +1,4 @@
-"""Test the page of a run in a real browser."""
+"""Test the page of a run in a real browser: Chromium, and what is essential also in Firefox."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from browser import browsing, drawn, errors, needs_browser
+from browser import browsing, drawn, errors, in_all_browsers, needs_browser
 from page import (
     SCENES,
     click_map,
@@ -20,6 +20,7 @@ from page import (
     serving,
     serving_here,
     watched,
+    write,
 )
 from program import SMOKE, complaint, elites, started, succeed
 
@@ -51,8 +52,14 @@ def server(run):
 
 
 @pytest.fixture
-def opened(server):
-    with browsing() as (page, asked, complaints):
+def browser():
+    """Return the browser of a test, unless it runs in all browsers."""
+    return "chromium"
+
+
+@pytest.fixture
+def opened(server, browser):
+    with browsing(browser) as (page, asked, complaints):
         page.goto(server.address)
         ready(page)
         yield page, asked, complaints
@@ -90,6 +97,7 @@ def picture(page, where: str) -> bytes:
     return page.locator(where).screenshot()
 
 
+@in_all_browsers
 def test_the_page_says_what_it_shows_and_asks_no_other_host(opened, server, known):
     page, asked, complaints = opened
     about, _, archives = known
@@ -107,6 +115,7 @@ def test_the_page_says_what_it_shows_and_asks_no_other_host(opened, server, know
     assert chosen_seed(page) == max(scores, key=scores.__getitem__)
 
 
+@in_all_browsers
 def test_a_button_saves_elite_and_actor_as_a_film(opened, known):
     page, _, complaints = opened
     seed, last = chosen_seed(page), known[0]["iterations"][-1]
@@ -124,6 +133,7 @@ def test_a_button_saves_elite_and_actor_as_a_film(opened, known):
     assert errors(complaints) == []
 
 
+@in_all_browsers
 def test_a_filled_cell_plays_its_elite_beside_the_distilled_policy(opened, known):
     page, _, complaints = opened
     seed, last = chosen_seed(page), known[0]["iterations"][-1]
@@ -184,6 +194,7 @@ def test_play_pause_scrub_and_camera(opened, known):
     assert errors(complaints) == []
 
 
+@in_all_browsers
 def test_an_empty_cell_requests_its_descriptor(opened, known):
     page, _, complaints = opened
     seed, last = chosen_seed(page), known[0]["iterations"][-1]
@@ -203,8 +214,8 @@ def test_an_empty_cell_requests_its_descriptor(opened, known):
         "final height ",
     ]
     form = page.locator("#request-numbers input")
-    form.nth(0).fill("0.5")
-    form.nth(1).fill("0.25")
+    write(form.nth(0), "0.5")
+    write(form.nth(1), "0.25")
     form.nth(1).press("Enter")
     page.wait_for_function(
         "() => document.getElementById('actor-numbers').textContent.includes('0.5, 0.25')"
@@ -310,6 +321,7 @@ def test_seeds_colours_filter_and_zoom(opened, known):
     assert errors(complaints) == []
 
 
+@in_all_browsers
 def test_hovering_tells_the_values_of_a_cell(opened, known):
     page, _, _ = opened
     seed, last = chosen_seed(page), known[0]["iterations"][-1]
@@ -420,6 +432,7 @@ def test_the_paths_of_all_elites(opened, server, known):
     assert errors(complaints) == []
 
 
+@in_all_browsers
 def test_a_tour_plays_cells_one_after_the_other(opened, known):
     page, _, complaints = opened
     seed, last = chosen_seed(page), known[0]["iterations"][-1]
@@ -451,19 +464,34 @@ def test_a_tour_plays_cells_one_after_the_other(opened, known):
     assert errors(complaints) == []
 
 
-def test_two_runs_side_by_side(run, known, tmp_path):
-    """The second is a copy that was started at another time, so it is another run."""
-    copy = tmp_path / "copy"
+@pytest.fixture(scope="module")
+def pair(run, tmp_path_factory):
+    """Serve a run beside a copy of it that was started at another time, so it is another run."""
+    copy = tmp_path_factory.mktemp("pair") / "copy"
     shutil.copytree(run, copy, symlinks=True)
     assert "are the same run" in complaint(elites("view", run, copy, "--no-browser"), 2)
     sessions = json.loads((copy / "environment.json").read_text())
     sessions[0]["time"] = "2020-01-01T00:00:00+00:00"
     (copy / "environment.json").write_text(json.dumps(sessions))
-    with serving(run, copy) as server, browsing() as (page, asked, complaints):
-        page.goto(server.address)
+    # The curves of the copy are lower, and end sooner.
+    lines = (copy / "metrics.csv").read_text().splitlines()
+    place = lines[0].split(",").index("qd_score")
+    rows = [line.split(",") for line in lines[1:-4]]
+    halved = [[*row[:place], str(float(row[place]) / 2), *row[place + 1 :]] for row in rows]
+    (copy / "metrics.csv").write_text("\n".join([lines[0], *map(",".join, halved)]) + "\n")
+    with serving(run, copy) as server:
+        yield server
+
+
+@in_all_browsers
+def test_two_runs_side_by_side(pair, known, browser):
+    with browsing(browser) as (page, asked, complaints):
+        page.goto(pair.address)
         ready(page)
-        other = server.json("/api/run")["beside"]
+        other = pair.json("/api/run")["beside"]
         assert other["name"] == page.locator("#beside-name").inner_text() == "copy"
+        assert page.locator("#elite-title").inner_text() == "run: elite"
+        assert page.locator("#actor-title").inner_text() == "copy: elite"
         seed, last = chosen_seed(page), known[0]["iterations"][-1]
         page.locator("#beside-seed").select_option(str(seed))
         cell, share = places(known, seed, last, filled=True)[0]
@@ -482,6 +510,7 @@ def test_two_runs_side_by_side(run, known, tmp_path):
             "t => document.getElementById('actor-title').textContent !== t", arg=f"copy: {cell}"
         )
         page.locator("#right").select_option("actor")
+        assert page.locator("#actor-title").inner_text() == "Distilled policy, same descriptor"
         click_map(page, share)
         watched(page)
         assert page.locator("#actor-title").inner_text() == "Distilled policy, same descriptor"
@@ -492,6 +521,56 @@ def test_two_runs_side_by_side(run, known, tmp_path):
         assert errors(complaints) == []
 
 
+PIXELS_OF_COLOUR = """([id, name]) => {
+  const canvas = document.getElementById(id), probe = document.createElement("i");
+  probe.style.color = `var(--${name})`;
+  document.body.append(probe);
+  const colour = getComputedStyle(probe).color.match(/\\d+/g).map(Number);
+  probe.remove();
+  const { data } = canvas.getContext("2d").getImageData(0, 30, canvas.width, canvas.height - 30);
+  let found = 0;
+  for (let i = 0; i < data.length; i += 4) {
+    found += data[i + 3] > 60 && colour.every((v, k) => Math.abs(data[i + k] - v) < 15);
+  }
+  return found;
+}"""
+
+
+def test_two_runs_have_two_colours_in_the_learning_curves(pair, opened):
+    alone, _, _ = opened
+    drawn(alone)
+    assert alone.evaluate(PIXELS_OF_COLOUR, ["curve-0", "elite"]) > 0
+    assert alone.evaluate(PIXELS_OF_COLOUR, ["curve-0", "actor"]) == 0
+    assert alone.locator("#curves-legend").is_hidden()
+    with browsing() as (page, _, complaints):
+        page.goto(pair.address)
+        ready(page)
+        assert page.locator("#curves-legend span").all_inner_texts() == ["run", "copy"]
+        page.wait_for_function("() => document.getElementById('curve-0').ariaLabel !== null")
+        for colour in ("elite", "actor"):
+            assert page.evaluate(PIXELS_OF_COLOUR, ["curve-0", colour]) > 0
+        first, second = pair.json("/api/run"), pair.json("/api/run")["beside"]
+        said = []
+        for run, chosen in ((first, "#seed"), (second, "#beside-seed")):
+            table = pair.json(f"/api/metrics?after=0&run={run['id']}")
+            scores = table["values"]["qd_score"][-1]
+            # The seed with the best score is chosen.
+            assert run["seeds"][np.argmax(scores)] == int(page.locator(chosen).input_value())
+            evaluations = f"{table['evaluations'][-1]:,}"
+            said.append(f"{run['name']} {max(scores):,.0f} after {evaluations} evaluations")
+        label = page.locator("#curve-0").get_attribute("aria-label")
+        assert label == f"QD-score of the chosen seed: {said[0]}, {said[1]}"
+        # Another seed of the second run has another curve.
+        other = next(seed for seed in second["seeds"] if second["seeds"][np.argmax(scores)] != seed)
+        page.locator("#beside-seed").select_option(str(other))
+        page.wait_for_function(
+            "old => document.getElementById('curve-0').ariaLabel !== old", arg=label
+        )
+        assert said[0] in page.locator("#curve-0").get_attribute("aria-label")
+        assert [text for text in errors(complaints) if "getImageData" not in text] == []
+
+
+@in_all_browsers
 def test_the_keyboard_reaches_everything(opened):
     page, _, complaints = opened
     reached = set()
@@ -522,10 +601,13 @@ def test_the_keyboard_reaches_everything(opened):
     assert errors(complaints) == []
 
 
-def test_nothing_scrolls_sideways(server, known):
-    with browsing(color_scheme="dark") as (page, _, complaints):
+@in_all_browsers
+def test_nothing_scrolls_sideways_in_the_dark(server, known, browser):
+    with browsing(browser, color_scheme="dark") as (page, _, complaints):
         page.goto(server.address)
         ready(page)
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert background == "rgb(22, 24, 28)"
         seed, last = chosen_seed(page), known[0]["iterations"][-1]
         click_map(page, places(known, seed, last, filled=True)[0][1])
         watched(page)
@@ -539,14 +621,22 @@ def test_nothing_scrolls_sideways(server, known):
         assert errors(complaints) == []
 
 
-def test_an_exported_page_plays_from_the_disk(run, known, tmp_path):
-    path = tmp_path / "page.html"
+@pytest.fixture(scope="module")
+def exported(run, tmp_path_factory):
+    """Return the path of an exported page with four recordings."""
+    path = tmp_path_factory.mktemp("exported") / "page.html"
     done = succeed("view", run, "--export", path, "--rollouts", 4, apart=True, environ=repeating())
     assert "4 recordings" in done.stdout
-    with browsing() as (page, asked, complaints):
-        page.goto(path.as_uri())
+    return path
+
+
+@in_all_browsers
+def test_an_exported_page_plays_from_the_disk(exported, known, browser):
+    with browsing(browser) as (page, asked, complaints):
+        page.goto(exported.as_uri())
         ready(page)
-        assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
+        # Chromium reports the page itself, too.
+        assert {url for url in asked if not url.startswith("data:")} <= {exported.as_uri()}
         seed, last = chosen_seed(page), known[0]["iterations"][-1]
         record = json.loads(page.locator("#recorded").inner_text())
         start = f"/api/watch?iteration={last}&seed={seed}&cell="

@@ -3,9 +3,10 @@
 import { announce, describeCell } from "./archive.js";
 import { $, fillSelect } from "./dom.js";
 import { createMap } from "./map.js";
+import { bestSeed, updateMetrics } from "./metrics.js";
 import { extent } from "./numbers.js";
 import { get } from "./requests.js";
-import { markedCells, state } from "./state.js";
+import { besideSeed, markedCells, state } from "./state.js";
 
 /** Map of the second run. A click sends the event "pick" to its canvas. */
 export const besideMap = createMap($("beside-map"), $("beside-tooltip"), {
@@ -18,16 +19,13 @@ export const besideMap = createMap($("beside-map"), $("beside-tooltip"), {
   describe: (cell) => describeCell(state.beside.run, state.beside.archive, cell),
 });
 
-/** Return the seed of the second run that the user chose. */
-export const besideSeed = () => Number($("beside-seed").value);
-
 /** Return whether the right stage shows the elite of the second run. */
 export const comparesRuns = () => state.beside !== null && $("right").value === "beside";
 
 /** Show the map of the second run `run`, if there is one. Both maps have one scale of fitness. */
 export async function buildBeside(run) {
   if (!run || !run.iterations.length) return;
-  state.beside = { run, archive: null, iteration: null };
+  state.beside = { run, archive: null, iteration: null, metrics: null };
   document.body.dataset.beside = "yes";
   $("map-name").textContent = state.run.name;
   $("beside-name").textContent = run.name;
@@ -39,6 +37,8 @@ export async function buildBeside(run) {
   const cells = await get("/api/cells", {}, run.id);
   state.fitnessRange = extent([...(state.fitnessRange ?? []), ...(cells.fitness_range ?? [])]);
   besideMap.setCells(run, cells);
+  await updateMetrics();
+  $("beside-seed").value = bestSeed(run.seeds, state.beside.metrics);
   await showBeside();
 }
 

@@ -55,7 +55,8 @@ export function placeCamera(camera, orbit, target, half, robotSize, ground) {
     Math.max(target.z + Math.sin(orbit.above) * distance, ground + 0.02 * robotSize),
   );
   camera.far = distance + 200 * robotSize;
-  camera.near = 0.02 * robotSize;
+  // A nearer plane would leave too little precision to tell marks on the ground from the floor far away.
+  camera.near = 0.02 * Math.max(robotSize, distance);
   camera.lookAt(target);
   camera.updateProjectionMatrix();
   return distance;

@@ -97,6 +97,7 @@ function connectBeside() {
     besideMap.select(-1);
     await showBeside();
     showColours();
+    showCurves();
   }));
   $("right").addEventListener("change", clearStages);
 }

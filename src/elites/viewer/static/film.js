@@ -19,10 +19,12 @@ export async function saveFilm() {
   button.textContent = "Drawing …";
   await attempt(async () => {
     const { gif } = await get("/api/film", film);
+    const bytes = Uint8Array.from(atob(gif), (letter) => letter.charCodeAt(0));
     const link = document.createElement("a");
-    link.href = `data:image/gif;base64,${gif}`;
+    link.href = URL.createObjectURL(new Blob([bytes], { type: "image/gif" })); // a data: address may be too long
     link.download = `${state.run.name}_${film.cell}.gif`;
     link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // the download has begun by then
   });
   button.textContent = "Save film";
   enableFilm(true);

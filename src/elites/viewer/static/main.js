@@ -37,9 +37,9 @@ async function load() {
   buildStages();
   clearStages();
   showTour();
-  $("seed").value = await bestSeed();
-  await showArchive();
   await updateMetrics();
+  $("seed").value = bestSeed(run.seeds, state.metrics, state.allSeeds);
+  await showArchive();
   showCurves();
   document.querySelector("main").inert = false;
   document.body.dataset.ready = "yes";

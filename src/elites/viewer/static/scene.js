@@ -85,12 +85,15 @@ export function createFloor(renderer, width, side, one, other) {
     anisotropy: renderer.capabilities.getMaxAnisotropy(), needsUpdate: true });
   texture.repeat.set(squares / 2, squares / 2);
   const geometry = new THREE.PlaneGeometry(squares * side, squares * side);
-  return new THREE.Mesh(geometry, new THREE.MeshBasicMaterial({ map: texture }));
+  // Some graphics drivers draw thin lines on the floor behind it, unless the floor is a pixel's slope farther away.
+  const behind = { polygonOffset: true, polygonOffsetFactor: 1, polygonOffsetUnits: 1 };
+  return new THREE.Mesh(geometry, new THREE.MeshBasicMaterial({ map: texture, ...behind }));
 }
 
 /**
  * Return the mesh of a ribbon on the ground along the path of the first body. Its width is
- * proportional to `markSize`. `ground` is the height of the floor.
+ * proportional to `markSize`. `ground` is the height of the floor. The child of the mesh is a line
+ * along the ribbon, for views in which the ribbon is narrower than a pixel.
  */
 export function createTrail(poses, markSize, ground) {
   const points = new Float32Array(poses.frames * 6);
@@ -108,8 +111,10 @@ export function createTrail(poses, markSize, ground) {
   const geometry = new THREE.BufferGeometry();
   geometry.setAttribute("position", new THREE.BufferAttribute(points, 3));
   geometry.setIndex(index);
-  const options = { side: THREE.DoubleSide, transparent: true, opacity: 0.6 };
-  return new THREE.Mesh(geometry, new THREE.MeshBasicMaterial(options));
+  const material = new THREE.MeshBasicMaterial({ side: THREE.DoubleSide, transparent: true, opacity: 0.6 });
+  const edge = new THREE.BufferGeometry().setAttribute("position", geometry.getAttribute("position"));
+  edge.setIndex(Array.from({ length: poses.frames }, (_, i) => 2 * i));
+  return new THREE.Mesh(geometry, material).add(new THREE.Line(edge, material));
 }
 
 /**

@@ -94,7 +94,7 @@ const unloaded = () => ({
 /** Remove an object from the world of a stage and free its memory. */
 function removePart({ world }, part) {
   world.remove(part);
-  part.geometry.dispose();
+  part.traverse(({ geometry }) => geometry.dispose());
   part.material.dispose();
 }
 
@@ -197,17 +197,27 @@ function draw(stage) {
   fitCanvas(stage);
   if (poses) {
     placeBodies(stage, frame);
-    stage.trail.geometry.setDrawRange(0, Math.floor(frame) * 6);
+    showTrail(stage.trail, Math.floor(frame));
   }
   const { target, half } = currentView(stage);
-  // The floor follows in steps of whole squares, so that it seems endless.
-  const stepped = (v) => Math.round(v / (2 * stage.squareSide)) * 2 * stage.squareSide;
+  // The floor follows in steps of whole squares, so that it seems endless. In a wide view it has larger squares.
+  const enlarged = 10 ** Math.max(Math.round(Math.log10(half.length() / stage.squareSide / 12)), 0);
+  const step = 2 * stage.squareSide * enlarged;
+  const stepped = (v) => Math.round(v / step) * step;
+  stage.floor.scale.setScalar(enlarged);
+  if (poses) stage.trail.children[0].visible = enlarged > 1;
   stage.floor.position.set(stepped(target.x), stepped(target.y), ground);
   const distance = placeCamera(camera, stage.orbit, target, half, robotSize, ground);
   world.fog.near = distance + Math.max(6 * robotSize, half.length());
   world.fog.far = world.fog.near + 44 * robotSize;
   renderer.render(world, camera);
   stage.canvas.dataset.frame = Math.floor(frame);
+}
+
+/** Show the part of a trail up to a frame. */
+function showTrail(trail, frame) {
+  trail.geometry.setDrawRange(0, frame * 6);
+  trail.children[0].geometry.setDrawRange(0, frame + 1);
 }
 
 /**

@@ -17,12 +17,15 @@ export const state = {
   shown: null, // { seed, iteration, trajectories } of the recordings that are shown
   paths: null, // { iteration, seed, found, text } of the paths of all elites, if they are shown
   tour: { stops: [], at: -1 }, // stops { cell, values }, and the one that is played
-  beside: null, // { run, archive, iteration } of the second run; null if the page shows one run
+  beside: null, // { run, archive, iteration, metrics } of the second run; null if the page shows one run
   rollouts: 0, // number of rollouts requested so far; responses to earlier ones are dropped
 };
 
 /** Return the number of the seed that the user chose. */
 export const seed = () => Number($("seed").value);
+
+/** Return the number of the second run's seed that the user chose. */
+export const besideSeed = () => Number($("beside-seed").value);
 
 /** Return the number of the iteration that the user chose. */
 export const iteration = () => state.run.iterations[Number($("iteration").value)];

@@ -1,7 +1,7 @@
 // Play an elite beside the distilled policy, or the distilled policy with a requested descriptor.
 
 import { map, selectCell, showTrajectories } from "./archive.js";
-import { besideMap, besideSeed, comparesRuns } from "./beside.js";
+import { besideMap, comparesRuns } from "./beside.js";
 import { $ } from "./dom.js";
 import { enableFilm } from "./film.js";
 import { catchUp } from "./follow.js";
@@ -12,7 +12,7 @@ import { enablePlayback, setFrames, startPlayback, stopPlayback } from "./playba
 import { showRecording } from "./recordings.js";
 import { cancelRollout, exported, getRollout, getRollouts } from "./requests.js";
 import { frameBoth } from "./stages.js";
-import { iteration, markedCells, seed, state } from "./state.js";
+import { besideSeed, iteration, markedCells, seed, state } from "./state.js";
 
 const SAME_DESCRIPTOR = "Distilled policy, same descriptor";
 const noActor = () => `${state.run.algorithm} trains no policy that takes a descriptor.`;
@@ -170,8 +170,10 @@ function interrupt() {
 /** Stop the playback and remove the recordings of elite and actor from their stages. */
 export function clearStages() {
   interrupt();
-  showRecording("elite", null, "Elite", "");
-  showRecording("actor", null, SAME_DESCRIPTOR, "");
+  const { run, beside } = state;
+  const titles = comparesRuns() ? [run, beside.run].map(({ name }) => `${name}: elite`) : ["Elite", SAME_DESCRIPTOR];
+  showRecording("elite", null, titles[0], "");
+  showRecording("actor", null, titles[1], "");
   setFrames(1);
   $("watching").textContent = exported ? "Click a marked cell to play it." : "Click a cell to play its elite.";
   document.body.dataset.watching = "nothing";
