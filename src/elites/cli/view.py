@@ -58,10 +58,10 @@ def view(
         _check_export(export, cells, rollouts)
     for shown_run in (directory, *others):
         trusted_config(shown_run, trust_task)
-    from elites.runs import job
+    from elites.runs import job, kept
 
     job.choose_device("cpu")  # a GPU may be training
-    job.keep_compiled()
+    kept.enable()
     if export is not None:
         from elites.viewer import export as exporting
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import colorsys
 import functools
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from elites.physics import Shape
-from elites.tasks.scenes import Scene
+if TYPE_CHECKING:  # otherwise the helpers would load JAX
+    from elites.physics import Shape
+    from elites.tasks.scenes import Scene
 
 # Colours of Okabe and Ito, which people with colour blindness can tell apart.
 _LIMBS = ("#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")
@@ -26,9 +27,20 @@ class Part(NamedTuple):
     corners: np.ndarray | None  # [n, 3, 3] of triangles
 
 
-def parts(scene: Scene) -> tuple[Part, ...]:
-    """Return the parts of all shapes of a scene but planes, which are drawn as the floor."""
-    return tuple(_part(shape) for shape in scene.shapes if shape.kind != "plane")
+class Setting(NamedTuple):
+    """A scene in a form that can be drawn, and sent to another process."""
+
+    parts: tuple[Part, ...]
+    ground: float
+    """Height of the floor."""
+    fixed: bool
+    """Whether the camera stands still, in a place from which it sees all."""
+
+
+def setting(scene: Scene) -> Setting:
+    """Return a scene in the form that can be drawn. Planes are drawn as the floor."""
+    parts = tuple(_part(shape) for shape in scene.shapes if shape.kind != "plane")
+    return Setting(parts, ground(scene), scene.camera == "fixed")
 
 
 def ground(scene: Scene) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 
 from elites import references
 from elites.rendering import movie
+from elites.rendering.helpers import Team
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs import saved
@@ -223,7 +224,8 @@ class Player:
             conditioned = result.actor is not None and result.actor.conditioned
             casting = filming.cast(result, [elite], descriptor or (), actor=conditioned)
             film = filming.of(self.task, casting)
-        return {"gif": base64.b64encode(movie.gif(film.pictures, film.seconds)).decode("ascii")}
+        with Team() as team:
+            return {"gif": base64.b64encode(movie.gif(film, team)).decode("ascii")}
 
     def _check_descriptor(self, descriptor: list[float], inside: bool = True) -> np.ndarray:
         """Return a descriptor as an array [D]. Raises a ValueError if the task cannot have it.
