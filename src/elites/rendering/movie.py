@@ -20,7 +20,7 @@ from elites.rendering.helpers import Team
 from elites.writing import replacing
 
 SUFFIXES = (".gif", ".mp4")
-_BITS = 7  # of a pixel of a GIF; more do not look better on flat colours, but need more bytes
+_BITS = 8  # of a pixel of a GIF; more do not look better on flat colours, but need more bytes
 _SAME = 2**_BITS - 1  # number in place of a colour: the pixel of the picture before stays
 _SAMPLES = 12  # pictures from which the colours of a GIF are chosen
 
@@ -65,11 +65,13 @@ def gif(film: Film, team: Team) -> bytes:
     All pictures share one table of colours. Each process of the team draws a part of the film.
     """
     count = len(film.frames)
-    samples = list(film._replace(frames=film.frames[:: max(count // _SAMPLES, 1)]).pictures())
+    some = film._replace(frames=film.frames[:: max(count // _SAMPLES, 1)])
+    height, width, _ = (pictures := list(some.pictures()))[0].shape
+    samples = np.concatenate([picture[::2, ::2] for picture in pictures])
     colours = _palette(samples)
+    table = _nearest(colours, samples)
     ends = [count * (i + 1) // team.size for i in range(team.size)]
-    jobs = [(film, _nearest(colours), start, end) for start, end in pairwise([0, *ends])]
-    height, width, _ = samples[0].shape
+    jobs = [(film, table, start, end) for start, end in pairwise([0, *ends])]
     return b"".join(
         [
             b"GIF89a" + struct.pack("<HHBBB", width, height, 0x80 | _BITS - 1, 0, 0),
@@ -92,7 +94,7 @@ def _gif_pictures(film: Film, table: np.ndarray, start: int, stop: int) -> bytes
     parts, before = [], None
     first = max(start - 1, 0)
     for number, picture in enumerate(film.pictures(first, stop), first):
-        numbers = _numbers(picture, table)
+        numbers = table.take(_shortened(picture))
         changed = numbers if before is None else np.where(numbers == before, _SAME, numbers)
         if number >= start:
             parts.append(_gif_picture(changed, hundredths))
@@ -121,37 +123,40 @@ def _gif_picture(numbers: np.ndarray, hundredths: int) -> bytes:
     )
 
 
-def _palette(frames: Sequence[np.ndarray]) -> np.ndarray:
-    """Return a table [2 ** _BITS, 3] of the colours that suit pictures best. The last is unused."""
+def _palette(samples: np.ndarray) -> np.ndarray:
+    """Return the colours [2 ** _BITS, 3] that suit a picture best. The last stands for `_SAME`."""
     from PIL import Image
 
-    samples = Image.fromarray(np.concatenate([frame[::2, ::2] for frame in frames]))
-    chosen = samples.quantize(_SAME, dither=Image.Dither.NONE).getpalette() or []
-    found = np.array(chosen, np.uint8).reshape(-1, 3)[:_SAME]
-    return np.pad(found, ((0, 2**_BITS - len(found)), (0, 0)), "edge")
+    found = Image.fromarray(samples).quantize(_SAME, dither=Image.Dither.NONE).getpalette() or []
+    colours = np.array(found, np.uint8).reshape(-1, 3)[:_SAME]
+    return np.pad(colours, ((0, 2**_BITS - len(colours)), (0, 0)), "edge")
 
 
-def _numbers(frame: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """Return the numbers [height, width] of a picture's colours, given the table of `_nearest`."""
-    red, green, blue = np.moveaxis(frame >> 3, -1, 0)
-    place = red.astype(np.int16)
-    place <<= 5
-    place |= green
-    place <<= 5
-    place |= blue
-    return table.take(place)
-
-
-def _nearest(colours: np.ndarray) -> np.ndarray:
+def _nearest(colours: np.ndarray, samples: np.ndarray) -> np.ndarray:
     """Return the number of the nearest of some colours [n, 3] for each colour of 15 bits.
 
-    The last colour is none of them.
+    A colour of 15 bits stands for 512 others: for the mean of those that occur in a picture or, if
+    none does, for the middle one. The last of the colours stands for `_SAME` and is left out.
     """
-    steps = np.arange(32, dtype=np.float32) * 8 + 4
+    place = _shortened(samples).reshape(-1)
+    counts = np.bincount(place, minlength=2**15)
+    middles = np.stack(np.unravel_index(np.arange(2**15), (32, 32, 32)), 1) * 8.0 + 4
+    sums = [np.bincount(place, plane.reshape(-1), 2**15) for plane in np.moveaxis(samples, -1, 0)]
+    means = np.stack(sums, 1) / np.maximum(counts, 1)[:, None]
+    every = np.where(counts[:, None] > 0, means, middles).astype(np.float32)
     known = colours[:-1].astype(np.float32)
-    red, green, blue = (np.square(steps[:, None] - known[:, i]) for i in range(3))  # [32, n]
-    pairs = green[:, None] + blue  # [32, 32, n]
-    return np.stack([(row + pairs).argmin(-1) for row in red]).astype(np.uint8)
+    squared = (known**2).sum(1) - 2 * every @ known.T
+    return squared.argmin(1).astype(np.uint8)
+
+
+def _shortened(picture: np.ndarray) -> np.ndarray:
+    """Return the colours of a picture [height, width, 3] in 15 bits, as numbers [height, width]."""
+    red, green, blue = np.moveaxis(picture >> 3, -1, 0)
+    found = red.astype(np.int16)
+    for plane in (green, blue):
+        found <<= 5
+        found |= plane
+    return found
 
 
 # --------------------------------------------------------------------------------------------- MP4
