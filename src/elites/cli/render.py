@@ -60,22 +60,22 @@ def render(
 
     movie.check(target, replace=output is None)
     trusted_config(directory, trust_task)
-    with helpers.Team(None if target.suffix == ".gif" else 0) as team:  # start before JAX does
+    with helpers.Team(None if target.suffix == ".gif" else 0) as team:  # started before JAX
         from elites.runs import export, job, kept, saved
         from elites.viewer import filming
 
         job.choose_device("cpu")  # a GPU may be training
-        kept.enable()
-        reader = saved.Reader(directory)
-        filming.drawable(reader.task)
-        results, _ = reader.load(checkpoint)
-        result = results.seed(results.best if seed is None else seed_index(results.seeds, seed))
-        if gallery is not None:
-            elites = filming.spread(result.archive, gallery)
-        else:
-            elites = [export.choose_elite(result, cell, descriptor)]
-        casting = filming.cast(result, elites, descriptor, not actor, actor or beside)
-        film = filming.of(reader.task, casting, layout, size, speed)
+        with kept.keeping():
+            reader = saved.Reader(directory)
+            filming.drawable(reader.task)
+            results, _ = reader.load(checkpoint)
+            result = results.seed(results.best if seed is None else seed_index(results.seeds, seed))
+            if gallery is not None:
+                elites = filming.spread(result.archive, gallery)
+            else:
+                elites = [export.choose_elite(result, cell, descriptor)]
+            casting = filming.cast(result, elites, descriptor, not actor, actor or beside)
+            film = filming.of(reader.task, casting, layout, size, speed)
         written = movie.write(target, film, team)
     print(f"{target}: {counted(len(film.frames), 'picture')}, {amount(written)}")
 

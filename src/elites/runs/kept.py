@@ -20,7 +20,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,23 +35,32 @@ from elites.tasks.task import Task
 
 _FOLDERS = 4  # kept for different versions of elites; the least recent ones are removed
 _LARGEST = 256 * files.MEGABYTE
-_enabled = False
+_CHECKSUM = 32  # bytes at the beginning of a program's file
+_active: list[bool] = []  # not empty inside of `keeping`
 
 
-def enable() -> None:
-    """Keep what is compiled from now on for later processes.
+@contextlib.contextmanager
+def keeping() -> Iterator[None]:
+    """Keep what is compiled inside the `with` block for later processes.
 
     Films and pages of a task then start seconds earlier from the second time on. The folder is the
-    one that the user has chosen for JAX, by default one in the user's cache. Does nothing if the
+    one that the user has chosen for JAX, by default one in the user's cache. Nothing is kept if the
     user has no home directory.
     """
-    global _enabled
-    _enabled = True
     folder = files.user_cache()
-    if folder is None or getattr(jax.config, "jax_compilation_cache_dir", None):
-        return
-    name = _digest(_processor(), jax.__version__)
-    jax.config.update("jax_compilation_cache_dir", str(folder / "compiled" / name))
+    if folder is not None and not _chosen():
+        name = _digest(_processor(), jax.__version__)
+        jax.config.update("jax_compilation_cache_dir", str(folder / "compiled" / name))
+    _active.append(True)
+    try:
+        yield
+    finally:
+        _active.pop()
+
+
+def _chosen() -> str | None:
+    """Return the folder in which JAX keeps compiled programs, or None if it keeps none."""
+    return getattr(jax.config, "jax_compilation_cache_dir", None)
 
 
 def value(task: Task, name: str, compute: Callable[[], Any]) -> Any:
@@ -81,11 +90,14 @@ def program(
     place = _place(task, name, ".program")
     if place is None:
         return jax.jit(function)
-    with contextlib.suppress(OSError, RunError, ValueError):
-        return jax.jit(export.deserialize(bytearray(files.read_bytes(place, _LARGEST))).call)
+    with contextlib.suppress(OSError, RunError):
+        contents = files.read_bytes(place, _LARGEST)
+        if hashlib.sha256(contents[_CHECKSUM:]).digest() == contents[:_CHECKSUM]:
+            return jax.jit(export.deserialize(bytearray(contents[_CHECKSUM:])).call)
     exported = export.export(jax.jit(function))(*shapes)
     with contextlib.suppress(OSError), writing.replacing(place) as temporary:
-        temporary.write_bytes(exported.serialize())
+        data = exported.serialize()
+        temporary.write_bytes(hashlib.sha256(data).digest() + data)
     return jax.jit(exported.call)
 
 
@@ -94,10 +106,12 @@ def program(
 
 def _place(task: Task, name: str, suffix: str) -> Path | None:
     """Return the file in which a result for a task is kept, or None if it cannot be kept."""
-    chosen = getattr(jax.config, "jax_compilation_cache_dir", None)
-    if not _enabled or not chosen or "://" in chosen or not tasks.comes_with_elites(task):
+    chosen, sources = _chosen(), _sources()
+    if not (_active and chosen and sources) or "://" in chosen:
         return None
-    folder = Path(chosen) / f"elites-{_digest(_sources(), _settings())}"
+    if not tasks.comes_with_elites(task):
+        return None
+    folder = Path(chosen) / f"elites-{_digest(sources, _settings())}"
     if not folder.is_dir():
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True)
@@ -114,17 +128,21 @@ def _remove_old(parent: Path) -> None:
 
 @functools.cache
 def _sources() -> str:
-    """Return a digest of the source files of elites."""
+    """Return a digest of the source files of elites, or an empty text if they cannot be read."""
     package = Path(__file__).parents[1]
     paths = sorted([*package.rglob("*.py"), *package.glob("tasks/models/*.json")])
     names = [path.relative_to(package).as_posix() for path in paths]
-    return _digest(*names, *(files.read_bytes(path, follow=True) for path in paths))
+    with contextlib.suppress(OSError, RunError):
+        contents = [files.read_bytes(path, follow=True) for path in paths]
+        return _digest(*names, *contents) if paths else ""
+    return ""
 
 
 def _settings() -> str:
     """Return a text about all else that compiled programs depend on."""
     versions = [sys.version, jax.__version__, jaxlib.__version__, np.__version__, _processor()]
-    options = {k: v for k, v in jax.config.values.items() if "cache" not in k}
+    values = getattr(jax.config, "values", {})
+    options = {name: value for name, value in values.items() if "cache" not in name}
     return repr([versions, os.environ.get("XLA_FLAGS"), sorted(options.items(), key=str)])
 
 
@@ -132,7 +150,7 @@ def _settings() -> str:
 def _processor() -> str:
     """Return a text about the processor. Compiled programs run on processors with the same text."""
     found = [platform.machine(), platform.processor()]
-    with contextlib.suppress(OSError, RunError):
+    with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         first = {line.partition(":")[0].strip(): line for line in reversed(lines)}
         found += [first.get(name, "") for name in ("model name", "flags", "Features")]
