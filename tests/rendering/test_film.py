@@ -108,9 +108,7 @@ def make(layout="following", count=6) -> Film:
     draw = {
         "following": functools.partial(film.following, setting, takes[0], size=SIZE),
         "together": functools.partial(film.together, setting, takes, size=SIZE),
-        "side by side": functools.partial(
-            film.side_by_side, setting, takes, size=SIZE, columns=2
-        ),
+        "side by side": functools.partial(film.side_by_side, setting, takes, size=SIZE, columns=2),
     }
     return Film(draw[layout], range(count), 0.05)
 

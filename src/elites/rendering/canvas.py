@@ -100,8 +100,8 @@ class Canvas:
     ) -> None:
         """Mix parts into the picture one after the other, where nothing nearer has been drawn.
 
-        `colours` [n, 3] are those of the parts. The other arguments [k] belong to their pixels. Only
-        solid parts hide what is drawn behind them later.
+        `colours` [n, 3] are those of the parts. The other arguments [k] belong to their pixels.
+        Only solid parts hide what is drawn behind them later.
         """
         tints = np.minimum(colours, _BRIGHTEST).astype(np.float32)[..., None, None]
         parts = pixels.parts(depth, coverage, shade)

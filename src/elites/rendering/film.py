@@ -14,7 +14,7 @@ from elites.rendering import shapes
 from elites.rendering.camera import Camera
 from elites.rendering.canvas import Canvas, Capsules
 from elites.rendering.floor import Floor
-from elites.rendering.shapes import Part, Setting
+from elites.rendering.shapes import Setting
 from elites.rendering.text import Caption
 
 _PAPER = np.array([shapes.colour(c) for c in ("#f4f6f8", "#eceff2", "#d9dee4")])
@@ -49,21 +49,16 @@ class Film(NamedTuple):
 
 
 class _Robot:
-    """The moving parts of a scene, which can be moved to any poses.
-
-    Parts that are no capsules have one as well, for their shadow.
-    """
+    """The moving parts of a scene, which can be moved to any poses."""
 
     def __init__(self, setting: Setting):
         moving = [part for part in setting.parts if part.body is not None]
-        self._flat = [part for part in moving if part.ends is None]
-        rounds = [part for part in moving if part.ends is not None]
-        self.rounds = len(rounds)
-        capsules = [(part.ends, part.radius) for part in rounds]
-        capsules += [_capsule(part.corners) for part in self._flat]
-        self._bodies = np.array([part.body for part in (*rounds, *self._flat)], int)
-        self._ends = np.array([ends for ends, _ in capsules]).reshape(-1, 2, 3)
-        self.radii = np.array([radius for _, radius in capsules])
+        moving.sort(key=lambda part: part.corners is not None)
+        self._flat = [(part.body, part.corners) for part in moving if part.corners is not None]
+        self.rounds = len(moving) - len(self._flat)
+        self._bodies = np.array([part.body for part in moving], int)
+        self._ends = np.array([part.ends for part in moving]).reshape(-1, 2, 3)
+        self.radii = np.array([part.radius for part in moving])
 
     def ends(self, poses: np.ndarray, scale: float = 1.0) -> np.ndarray:
         """Return the ends [..., n, 2, 3] of the capsules at poses [..., B, 7] of the bodies.
@@ -79,7 +74,7 @@ class _Robot:
     def surfaces(self, poses: np.ndarray, scale: float = 1.0) -> list[np.ndarray]:
         """Return the triangles [m, 3, 3] of each part that is no capsule, at poses [B, 7]."""
         turns, base = shapes.rotations(poses[:, 3:]), _below(poses)
-        placed = [part.corners @ turns[part.body].T + poses[part.body, :3] for part in self._flat]  # pyright: ignore
+        placed = [corners @ turns[body].T + poses[body, :3] for body, corners in self._flat]
         return [base + scale * (corners - base) for corners in placed]
 
     def box(self, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -92,23 +87,13 @@ class _Robot:
     def colours(self, bodies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the colours [n, 3] of capsules and of all triangles, from those of bodies."""
         rounds = bodies[self._bodies[: self.rounds]]
-        faces = [np.repeat(bodies[None, part.body], len(part.corners), 0) for part in self._flat]  # pyright: ignore
+        faces = [np.broadcast_to(bodies[body], (len(corners), 3)) for body, corners in self._flat]
         return rounds, np.concatenate([np.empty((0, 3)), *faces])
 
 
 def _below(poses: np.ndarray) -> np.ndarray:
     """Return the places [..., 3] below the first bodies of poses [..., B, 7], at the height 0."""
     return poses[..., 0, :3] * np.array([1.0, 1.0, 0.0])
-
-
-def _capsule(corners: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the ends [2, 3] and the radius of a capsule that is about as large as triangles."""
-    points = corners.reshape(-1, 3)
-    centre = points.mean(0)
-    axes = np.linalg.svd(points - centre, full_matrices=False)[2]
-    reach = np.abs((points - centre) @ axes.T).max(0)
-    half = max(float(reach[0] - reach[1]), 0.0) * axes[0]
-    return np.stack([centre - half, centre + half]), float(reach[1])
 
 
 class _Stage:
@@ -140,25 +125,17 @@ class _Stage:
     def _draw_walls(self, canvas: Canvas) -> None:
         """Draw the scenery, through which robots can be seen."""
         for part in self._walls:
-            if part.ends is not None:
-                canvas.capsules(
-                    Capsules(part.ends[None], np.array([part.radius]), _WALL[None]), _WALL_ALPHA
-                )
-            elif part.corners is not None:
+            if part.corners is None:
+                radii = np.array([part.radius])
+                canvas.capsules(Capsules(part.ends[None], radii, _WALL[None]), _WALL_ALPHA)
+            else:
                 colours = np.broadcast_to(_WALL, (len(part.corners), 3))
                 canvas.triangles(part.corners, colours, _WALL_ALPHA)
 
     def wall_points(self) -> np.ndarray:
         """Return points [n, 3] that enclose the scenery."""
-        found = [_points(part) for part in self._walls]
-        return np.concatenate([np.empty((0, 3)), *found])
-
-
-def _points(part: Part) -> np.ndarray:
-    """Return the points [n, 3] that define a part."""
-    found = part.ends if part.ends is not None else part.corners
-    assert found is not None
-    return found.reshape(-1, 3)
+        found = [part.ends if part.corners is None else part.corners for part in self._walls]
+        return np.concatenate([np.empty((0, 3)), *(points.reshape(-1, 3) for points in found)])
 
 
 # ------------------------------------------------------------------------------------------- films

@@ -8,19 +8,25 @@ however this process ends.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from typing import IO, Any
+from typing import Any
 
 _MOST = 3  # helpers; a film of a few seconds gains little from more
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from elites.rendering import helpers; helpers.serve()"
+_PROGRAM = """
+import sys
+sys.path[:] = {path!r}
+from elites.rendering import helpers
+helpers.serve()
+"""
 
 
 class Team:
-    """This process and its helpers. Used in a `with` block, at whose end the helpers end."""
+    """A process and its helpers. Used in a `with` block, at whose end the helpers end."""
 
     def __init__(self, helpers: int | None = None):
         """Start helpers, by default one for each core but this process's own."""
@@ -92,21 +98,18 @@ def _answer(helper: subprocess.Popen[bytes]) -> tuple[bool, Any]:
     return False, None
 
 
-def serve(source: IO[bytes] | None = None, target: IO[bytes] | None = None) -> None:
-    """Do jobs from a stream, and write the results to another, until the first stream ends.
+def serve() -> None:
+    """Do the jobs of standard input until it ends, and write the results to standard output.
 
-    The streams are by default standard input and output. If a job fails, the process that sent it
-    does it again, and reports the error.
+    If a job fails, the process that sent it does it again, and reports the error.
     """
-    source, target = source or sys.stdin.buffer, target or sys.stdout.buffer
-    from elites.rendering import film, movie  # noqa: F401  (the modules of the functions to come)
-
+    importlib.import_module("elites.rendering.movie")  # now, while there is no job
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            function, job = pickle.load(source)
+            function, job = pickle.load(sys.stdin.buffer)
             try:
                 answer = True, function(*job)
             except Exception:
                 answer = False, None
-            pickle.dump(answer, target)
-            target.flush()
+            pickle.dump(answer, sys.stdout.buffer)
+            sys.stdout.buffer.flush()

@@ -19,10 +19,13 @@ WALL = "#9aa3ad"
 
 
 class Part(NamedTuple):
-    """A capsule or a set of triangles, in the frame of its body. `body` is None for scenery."""
+    """A capsule or a set of triangles, in the frame of its body.
 
-    body: int | None
-    ends: np.ndarray | None  # [2, 3] of a capsule
+    Triangles have a capsule as well, which is about as large as they are, for their shadow.
+    """
+
+    body: int | None  # None for scenery
+    ends: np.ndarray  # [2, 3] of the capsule
     radius: float
     corners: np.ndarray | None  # [n, 3, 3] of triangles
 
@@ -56,7 +59,18 @@ def _part(shape: Shape) -> Part:
         half = max(shape.size[1] / 2 - radius, 0.0) if shape.kind == "capsule" else 0.0
         ends = np.array([[0.0, 0.0, -half], [0.0, 0.0, half]])
         return Part(shape.body, ends @ turn.T + move, radius, None)
-    return Part(shape.body, None, 0.0, _triangles(shape) @ turn.T + move)
+    corners = _triangles(shape) @ turn.T + move
+    return Part(shape.body, *_capsule(corners), corners)
+
+
+def _capsule(corners: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the ends [2, 3] and the radius of a capsule that is about as large as triangles."""
+    points = corners.reshape(-1, 3)
+    centre = points.mean(0)
+    axes = np.linalg.svd(points - centre, full_matrices=False)[2]
+    reach = np.abs((points - centre) @ axes.T).max(0)
+    half = max(float(reach[0] - reach[1]), 0.0) * axes[0]
+    return np.stack([centre - half, centre + half]), float(reach[1])
 
 
 def _triangles(shape: Shape) -> np.ndarray:

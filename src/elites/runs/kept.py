@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jaxlib
+import jaxlib.version
 import numpy as np
 from jax import export
 
@@ -140,7 +140,13 @@ def _sources() -> str:
 
 def _settings() -> str:
     """Return a text about all else that compiled programs depend on."""
-    versions = [sys.version, jax.__version__, jaxlib.__version__, np.__version__, _processor()]
+    versions = [
+        sys.version,
+        jax.__version__,
+        jaxlib.version.__version__,
+        np.__version__,
+        _processor(),
+    ]
     values = getattr(jax.config, "values", {})
     options = {name: value for name, value in values.items() if "cache" not in name}
     return repr([versions, os.environ.get("XLA_FLAGS"), sorted(options.items(), key=str)])

@@ -154,7 +154,8 @@ def _outside(runner: Outside, network: MLP, policies: np.ndarray) -> _Batch:
     path = np.concatenate([found.transitions.state_descriptor, found.descriptors[None]])
     for row, steps in enumerate(found.steps):
         path[steps:, row] = found.descriptors[row]
-    return _Batch(found.fitness, found.valid, found.steps, found.descriptors, poses, path)
+    fitness, valid, steps = map(np.asarray, (found.fitness, found.valid, found.steps))
+    return _Batch(fitness, valid, steps, np.asarray(found.descriptors), poses, path)
 
 
 @functools.lru_cache(maxsize=8)
