@@ -22,7 +22,7 @@ from elites.writing import replacing
 SUFFIXES = (".gif", ".mp4")
 _BITS = 8  # of a pixel of a GIF; more do not look better on flat colours, but need more bytes
 _SAME = 2**_BITS - 1  # number in place of a colour: the pixel of the picture before stays
-_SAMPLES = 12  # pictures from which the colours of a GIF are chosen
+_SAMPLES = 8  # pictures from which the colours of a GIF are chosen
 
 
 def check(path: Path, replace: bool = False) -> None:
@@ -67,7 +67,7 @@ def gif(film: Film, team: Team) -> bytes:
     count = len(film.frames)
     some = film._replace(frames=film.frames[:: max(count // _SAMPLES, 1)])
     height, width, _ = (pictures := list(some.pictures()))[0].shape
-    samples = np.concatenate([picture[::2, ::2] for picture in pictures])
+    samples = np.concatenate([picture[::3, ::3] for picture in pictures])
     colours = _palette(samples)
     table = _nearest(colours, samples)
     ends = [count * (i + 1) // team.size for i in range(team.size)]
