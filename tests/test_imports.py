@@ -41,6 +41,7 @@ def test_every_part_has_its_place():
 READERS = ("files.py", "arrays.py")
 ELSEWHERE = {  # (file, what it calls): files that elites does not write, or that it creates
     ("runs/job.py", "read_text"),  # files of the system about memory
+    ("runs/kept.py", "read_text"),  # a file of the system about the processor
     ("study/report.py", "read_text"),  # a file of the package
     ("viewer/api.py", "read_bytes"),  # files of the package
     ("writing.py", "open"),  # the file that was just written, to flush it

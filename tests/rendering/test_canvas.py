@@ -23,7 +23,7 @@ def camera(above=0.4, radius=1.0):
 
 def canvas(**options) -> Canvas:
     width, height = SIZE
-    return Canvas(camera(**options), np.zeros((height, width, 3), np.float32))
+    return Canvas(camera(**options), np.zeros((3, height, width), np.float32))
 
 
 def sphere(centre, radius, colour) -> Capsules:
@@ -69,19 +69,19 @@ def test_an_enclosing_camera_shows_all_points_and_little_else(size):
 def test_a_sphere_covers_the_area_of_its_disc():
     drawn = canvas()
     drawn.capsules(sphere((0, 0, 0), 0.5, RED))
-    covered = (drawn.picture[..., 0] > 0).sum()
+    covered = (drawn.picture[0] > 0).sum()
     radius = drawn.camera.focal * 0.5 / np.linalg.norm(drawn.camera.position)
     assert covered == pytest.approx(math.pi * radius**2, rel=0.06)
-    assert drawn.picture[75, 100, 0] > 100
-    assert drawn.picture[..., 1:].max() == 0
+    assert drawn.picture[0, 75, 100] > 100
+    assert drawn.picture[1:].max() == 0
 
 
 def test_the_side_towards_the_light_is_brighter():
     drawn = canvas()
     drawn.capsules(sphere((0, 0, 0), 0.5, RED))
     (lit, dark), _ = drawn.camera.project(np.array([0.4 * LIGHT, -0.4 * LIGHT]))
-    bright = drawn.picture[int(lit[1]), int(lit[0]), 0]
-    assert bright > 1.2 * drawn.picture[int(dark[1]), int(dark[0]), 0]
+    bright = drawn.picture[0, int(lit[1]), int(lit[0])]
+    assert bright > 1.2 * drawn.picture[0, int(dark[1]), int(dark[0])]
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -90,16 +90,16 @@ def test_what_is_nearer_hides_what_is_behind(swapped):
     towards = -drawn.camera.axes[2]
     pair = [sphere(0.6 * towards, 0.2, RED), sphere(-0.6 * towards, 0.4, BLUE)]
     drawn.capsules(joined(*(reversed(pair) if swapped else pair)))
-    assert drawn.picture[75, 100, 0] > 100
-    assert drawn.picture[75, 100, 2] == 0
-    assert (drawn.picture[..., 2] > 100).any()
+    assert drawn.picture[0, 75, 100] > 100
+    assert drawn.picture[2, 75, 100] == 0
+    assert (drawn.picture[2] > 100).any()
 
 
 def test_parts_that_intersect_share_the_pixels():
     drawn = canvas()
     side = 0.15 * drawn.camera.axes[0]
     drawn.capsules(joined(sphere(side, 0.4, RED), sphere(-side, 0.4, BLUE)))
-    right, left = drawn.picture[75, 110], drawn.picture[75, 90]
+    right, left = drawn.picture[:, 75, 110], drawn.picture[:, 75, 90]
     assert right[0] > 50 > right[2]
     assert left[2] > 50 > left[0]
 
@@ -109,7 +109,7 @@ def test_a_wall_lets_through_what_is_behind_it():
     towards = -drawn.camera.axes[2]
     drawn.capsules(sphere(-0.5 * towards, 0.3, RED))
     drawn.capsules(sphere(0.5 * towards, 0.3, BLUE), alpha=0.5)
-    red, _, blue = drawn.picture[75, 100]
+    red, _, blue = drawn.picture[:, 75, 100]
     assert red > 30
     assert blue > 30
 
@@ -117,12 +117,12 @@ def test_a_wall_lets_through_what_is_behind_it():
 def test_a_box_covers_the_area_of_its_front():
     width, height = SIZE
     view = cameras.looking_at(np.zeros(3), 2.0, SIZE, -10.0, around=-math.pi / 2, above=0.0)
-    drawn = Canvas(view, np.zeros((height, width, 3), np.float32))
+    drawn = Canvas(view, np.zeros((3, height, width), np.float32))
     corners = shapes._box() * 0.5
     drawn.triangles(corners, np.broadcast_to(RED, (len(corners), 3)))
     side = view.focal * 1.0 / (np.linalg.norm(view.position) - 0.5)
     # Triangles reach half a pixel beyond their edges.
-    assert (drawn.picture[..., 0] > 60).sum() == pytest.approx((side + 1) ** 2, rel=0.06)
+    assert (drawn.picture[0] > 60).sum() == pytest.approx((side + 1) ** 2, rel=0.06)
 
 
 @pytest.mark.parametrize("kind", ["_box", "_ball", "_cylinder"])
@@ -137,6 +137,9 @@ def test_surfaces_are_closed_and_face_outwards(kind):
     assert volume == pytest.approx(exact, rel=0.08)
 
 
+NOTHING = np.zeros((0, 2, 3)), np.zeros(0)  # capsules that cast shadows
+
+
 def squares() -> Floor:
     view = cameras.looking_at(np.zeros(3), 2.0, SIZE, -1.0, above=0.7)
     colours = np.array([[255.0] * 3, [200.0] * 3, [100.0] * 3])
@@ -145,35 +148,34 @@ def squares() -> Floor:
 
 def test_neighbouring_squares_of_the_floor_differ():
     floor = squares()
-    picture = floor.frame()
+    picture = floor.frame(*NOTHING)
     found = {}
     for point in ((0.5, 0.5), (-0.5, 0.5), (0.5, -0.5), (-0.5, -0.5)):
         (x, y), _ = floor._camera.project(np.array([*point, 0.0]))
-        found[point] = picture[int(y), int(x), 0]
+        found[point] = picture[0, int(y), int(x)]
     assert abs(found[0.5, 0.5] - found[-0.5, 0.5]) > 60
     assert found[0.5, 0.5] == pytest.approx(found[-0.5, -0.5], abs=10)
     assert found[0.5, -0.5] == pytest.approx(found[-0.5, 0.5], abs=10)
 
 
 def test_a_shadow_lies_away_from_the_light_and_ends_with_the_frame():
-    floor, plain = squares(), squares().frame()
+    floor, plain = squares(), squares().frame(*NOTHING)
     centre = np.array([0.0, 0.0, 0.8])
-    floor.shadows(np.array([[centre, centre]]), np.array([0.2]))
-    darker = plain - floor.frame()
+    darker = plain - floor.frame(np.array([[centre, centre]]), np.array([0.2]))
     spot = centre - LIGHT * (centre[2] / LIGHT[2])
     (x, y), _ = floor._camera.project(spot)
-    assert darker[int(y), int(x), 0] > 20
+    assert darker[0, int(y), int(x)] > 20
     (x, y), _ = floor._camera.project(centre * [1, 1, 0])
-    assert darker[int(y), int(x), 0] == 0
-    np.testing.assert_array_equal(floor.frame(), plain)
+    assert darker[0, int(y), int(x)] == 0
+    np.testing.assert_array_equal(floor.frame(*NOTHING), plain)
 
 
 def test_a_trail_stays():
-    floor, plain = squares(), squares().frame()
+    floor, plain = squares(), squares().frame(*NOTHING)
     line = np.array([[[-0.5, 0.0], [0.5, 0.0]]])
-    floor.trails(line, 0.1, BLUE[None], 1.0)
+    floor.trails(line, 0.1, BLUE, 1.0)
     for _ in range(2):
-        changed = np.abs(floor.frame() - plain).max(-1) > 20
+        changed = np.abs(floor.frame(*NOTHING) - plain).max(0) > 20
         (x, y), _ = floor._camera.project(np.array([0.25, 0.0, 0.0]))
         assert changed[int(y), int(x)]
     assert 20 < changed.sum() < 600

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 
 import numpy as np
@@ -12,7 +13,8 @@ from elites import tasks
 from elites.files import RunError
 from elites.physics import Shape
 from elites.rendering import film, movie, shapes
-from elites.rendering.film import Take
+from elites.rendering.film import Film, Take
+from elites.rendering.helpers import Team
 from elites.tasks.scenes import Scene, scene_of
 
 SIZE = (96, 72)
@@ -40,7 +42,8 @@ def blue(picture: np.ndarray) -> np.ndarray:
 
 def test_a_robot_that_is_followed_stays_in_the_middle():
     scene = ball()
-    pictures = list(film.following(scene, rolling(scene), range(10), SIZE))
+    setting = shapes.setting(scene)
+    pictures = list(film.following(setting, rolling(scene), range(10), SIZE))
     middles = np.array([blue(picture).mean(0) for picture in pictures])
     assert len(pictures) == 10
     assert np.abs(middles - np.array(SIZE) / 2).max() < 16
@@ -51,7 +54,7 @@ def test_a_robot_that_is_followed_stays_in_the_middle():
 def test_robots_in_one_world_move_apart():
     scene = ball()
     takes = [rolling(scene, direction) for direction in ((1, 0), (-1, 0), (0, 1), (0, -1))]
-    pictures = list(film.together(scene, takes, range(10), SIZE))
+    pictures = list(film.together(shapes.setting(scene), takes, range(10), SIZE))
     spread = [np.ptp(blue(picture), axis=0) for picture in (pictures[0], pictures[-1])]
     assert (spread[1] > 1.5 * spread[0]).all()
     assert (spread[1] < SIZE).all()
@@ -60,7 +63,7 @@ def test_robots_in_one_world_move_apart():
 def test_a_robot_that_has_fallen_keeps_its_last_pose():
     scene = ball("fixed")
     takes = [rolling(scene, (0, 1), 4), rolling(scene, (1, 0), 10)]
-    pictures = list(film.together(scene, takes, range(10), SIZE))
+    pictures = list(film.together(shapes.setting(scene), takes, range(10), SIZE))
     assert len(pictures) == 10
     assert (pictures[5] != pictures[9]).any()
 
@@ -68,7 +71,7 @@ def test_a_robot_that_has_fallen_keeps_its_last_pose():
 def test_panels_show_each_robot_with_its_title():
     scene = ball()
     takes = [rolling(scene, (1, 0), title="one"), rolling(scene, (0, 1)), rolling(scene)]
-    sheet = next(film.side_by_side(scene, takes, [0], SIZE, 2))
+    sheet = next(film.side_by_side(shapes.setting(scene), takes, [0], SIZE, 2))
     assert sheet.shape == (144, 192, 3)
     panels = [sheet[:72, :96], sheet[:72, 96:], sheet[72:, :96]]
     assert all(len(blue(panel)) > 100 for panel in panels)
@@ -97,29 +100,77 @@ def test_a_limb_begins_where_a_body_carries_several():
     assert scene.limb_ends() == [False, False, False, True, True, True]
 
 
-def pictures(count=6) -> list[np.ndarray]:
+def make(layout="following", count=6) -> Film:
+    """Return a film of a ball, or of four."""
     scene = ball()
-    return list(film.following(scene, rolling(scene, frames=count), range(count), SIZE))
+    setting = shapes.setting(scene)
+    takes = [rolling(scene, d, count) for d in ((1, 0), (-1, 0), (0, 1), (0, -1))]
+    draw = {
+        "following": functools.partial(film.following, setting, takes[0], size=SIZE),
+        "together": functools.partial(film.together, setting, takes, size=SIZE),
+        "side by side": functools.partial(film.side_by_side, setting, takes, size=SIZE, columns=2),
+    }
+    return Film(draw[layout], range(count), 0.05)
 
 
-def test_a_gif_has_the_pictures_and_their_time(tmp_path):
-    path, frames = tmp_path / "film.gif", pictures()
-    assert movie.write(path, frames, 0.05) == path.stat().st_size
+@pytest.mark.parametrize("layout", ["following", "together", "side by side"])
+def test_a_part_of_a_film_has_the_pictures_of_the_whole(layout):
+    made = make(layout)
+    parts = [*made.pictures(0, 2), *made.pictures(2, 5), *made.pictures(5)]
+    np.testing.assert_array_equal(parts, list(made.pictures()))
+
+
+@pytest.mark.parametrize("helpers", [0, 1])
+def test_a_gif_has_the_pictures_and_their_time(tmp_path, helpers):
+    path, made = tmp_path / "film.gif", make()
+    with Team(helpers) as team:
+        assert movie.write(path, made, team) == path.stat().st_size
     with Image.open(path) as image:
         assert (image.n_frames, image.size, image.info["duration"]) == (6, SIZE, 50)
         assert image.info["loop"] == 0  # for ever
-        for i, frame in enumerate(frames):
+        for i, frame in enumerate(made.pictures()):
             image.seek(i)
             error = np.abs(np.asarray(image.convert("RGB")).astype(int) - frame)
             assert error.mean() < 4
             assert error.max() < 90  # at the edges, whose mixed colours are rounded
 
 
+@pytest.mark.parametrize("layout", ["following", "together", "side by side"])
+def test_helpers_draw_what_one_process_draws(layout):
+    made = make(layout)
+    with Team(0) as alone, Team(2) as team:
+        assert movie.gif(made, team) == movie.gif(made, alone)
+
+
+def blinking(frames, skipped):
+    """Draw pictures of two colours. Every second one is that before it."""
+    colours = [0, 0, 200, 200, 0]
+    return (np.full((4, 5, 3), colours[i], np.uint8) for i in frames[skipped:])
+
+
+def test_pictures_that_do_not_change_are_part_of_a_gif(tmp_path):
+    with Team(0) as team:
+        movie.write(tmp_path / "film.gif", Film(blinking, range(5), 0.1), team)
+    with Image.open(tmp_path / "film.gif") as image:
+        assert image.n_frames == 5
+        seen = []
+        for i in range(5):
+            image.seek(i)
+            seen.append(int(np.asarray(image.convert("RGB"))[2, 2, 0]))
+    assert seen == [0, 0, 200, 200, 0]
+
+
 def test_an_mp4_file_has_the_pictures(tmp_path):
     if movie._encoder() is None:
         pytest.skip("LEFT OUT: needs ffmpeg, elites[video]")
-    path, frames = tmp_path / "film.mp4", pictures()
-    movie.write(path, (frame[:, :95] for frame in frames), 0.05)  # an odd width
+    path, made = tmp_path / "film.mp4", make()
+    frames = list(made.pictures())
+
+    def odd(numbers, skipped):
+        return (frames[i][:, :95] for i in numbers[skipped:])
+
+    with Team(0) as team:
+        movie.write(path, made._replace(draw=odd), team)
     command = [movie._encoder(), "-loglevel", "error", "-i", path, "-f", "rawvideo"]
     raw = subprocess.run([*command, "-pix_fmt", "rgb24", "-"], capture_output=True, check=True)
     decoded = np.frombuffer(raw.stdout, np.uint8).reshape(-1, 72, 96, 3)
@@ -132,8 +183,8 @@ def test_a_failure_of_ffmpeg_is_told_and_leaves_no_file(tmp_path, monkeypatch):
     broken.write_text("#!/bin/sh\necho no such codec >&2\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setattr(movie, "_encoder", lambda: str(broken))
-    with pytest.raises(RunError, match="ffmpeg failed: no such codec"):
-        movie.write(tmp_path / "film.mp4", pictures(2), 0.05)
+    with Team(0) as team, pytest.raises(RunError, match="ffmpeg failed: no such codec"):
+        movie.write(tmp_path / "film.mp4", make(count=2), team)
     assert [path.name for path in tmp_path.iterdir()] == ["ffmpeg"]
 
 

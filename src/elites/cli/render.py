@@ -56,26 +56,28 @@ def render(
     target = output or directory.figures / f"{_name(cell, descriptor, actor, beside, gallery)}.gif"
     if output is None:
         directory.figures.mkdir(exist_ok=True)
-    from elites.rendering import movie
+    from elites.rendering import helpers, movie
 
     movie.check(target, replace=output is None)
     trusted_config(directory, trust_task)
-    from elites.runs import export, job, saved
-    from elites.viewer import filming
+    with helpers.Team(None if target.suffix == ".gif" else 0) as team:  # started before JAX
+        from elites.runs import export, job, kept, saved
+        from elites.viewer import filming
 
-    job.choose_device("cpu")  # a GPU may be training
-    job.keep_compiled()
-    reader = saved.Reader(directory)
-    filming.drawable(reader.task)
-    results, _ = reader.load(checkpoint)
-    result = results.seed(results.best if seed is None else seed_index(results.seeds, seed))
-    if gallery is not None:
-        elites = filming.spread(result.archive, gallery)
-    else:
-        elites = [export.choose_elite(result, cell, descriptor)]
-    casting = filming.cast(result, elites, descriptor, with_elite=not actor, actor=actor or beside)
-    film = filming.of(reader.task, casting, layout, size, speed)
-    print(f"{target}: {counted(film.frames, 'picture')}, {amount(film.write(target))}")
+        job.choose_device("cpu")  # a GPU may be training
+        with kept.keeping():
+            reader = saved.Reader(directory)
+            filming.drawable(reader.task)
+            results, _ = reader.load(checkpoint)
+            result = results.seed(results.best if seed is None else seed_index(results.seeds, seed))
+            if gallery is not None:
+                elites = filming.spread(result.archive, gallery)
+            else:
+                elites = [export.choose_elite(result, cell, descriptor)]
+            casting = filming.cast(result, elites, descriptor, not actor, actor or beside)
+            film = filming.of(reader.task, casting, layout, size, speed)
+        written = movie.write(target, film, team)
+    print(f"{target}: {counted(len(film.frames), 'picture')}, {amount(written)}")
 
 
 def _check(cell, descriptor, actor, beside, gallery, layout, size, speed) -> None:

@@ -58,19 +58,20 @@ def view(
         _check_export(export, cells, rollouts)
     for shown_run in (directory, *others):
         trusted_config(shown_run, trust_task)
-    from elites.runs import job
+    from elites.runs import job, kept
 
     job.choose_device("cpu")  # a GPU may be training
-    job.keep_compiled()
     if export is not None:
         from elites.viewer import export as exporting
 
-        count, size = exporting.export(directory, export, cells, rollouts or 24, seed)
+        with kept.keeping():
+            count, size = exporting.export(directory, export, cells, rollouts or 24, seed)
         print(f"{export}: {counted(count, 'recording')}, {amount(size)}")
         return
     from elites.viewer import server
 
-    server.serve([directory, *others], host, port, browser)
+    with kept.keeping():
+        server.serve([directory, *others], host, port, browser)
 
 
 def _check_serving(host: str, port: int | None) -> None:

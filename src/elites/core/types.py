@@ -141,7 +141,7 @@ class Problem:
     deterministic: bool
     lengthscale: float
     """Lengthscale of the descriptor similarity, on descriptors scaled to [-1, 1]."""
-    rollout: Callable[..., Evaluation]
+    rollout: Callable[..., Evaluation] = dataclasses.field(repr=False)  # JAX prints functions
     """(act, keys [n], noise=None) -> n episodes
 
     `noise` [n] is the standard deviation of the noise on the actions of each episode. It is only

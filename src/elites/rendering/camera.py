@@ -20,6 +20,11 @@ class Camera(NamedTuple):
     width: int
     height: int
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the picture in pixels."""
+        return self.width, self.height
+
     def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return where points [..., 3] appear, in pixels [..., 2], and their depths [...].
 

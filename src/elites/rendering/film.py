@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +14,8 @@ from elites.rendering import shapes
 from elites.rendering.camera import Camera
 from elites.rendering.canvas import Canvas, Capsules
 from elites.rendering.floor import Floor
-from elites.rendering.shapes import Part
+from elites.rendering.shapes import Setting
 from elites.rendering.text import Caption
-from elites.tasks.scenes import Scene
 
 _PAPER = np.array([shapes.colour(c) for c in ("#f4f6f8", "#eceff2", "#d9dee4")])
 _WALL = shapes.colour(shapes.WALL)
@@ -34,129 +33,126 @@ class Take(NamedTuple):
     colours: np.ndarray  # [B, 3]
 
 
+class Film(NamedTuple):
+    """A film that has not been drawn yet. It can be sent to another process."""
+
+    draw: Callable[..., Iterator[np.ndarray]]
+    """(frames, skipped=n) -> pictures: one of the functions below with its first arguments"""
+    frames: Sequence[int]
+    """Numbers of the recorded frames that are shown."""
+    seconds: float
+    """Time for which each picture is shown."""
+
+    def pictures(self, start: int = 0, stop: int | None = None) -> Iterator[np.ndarray]:
+        """Draw the pictures [height, width, 3] from number `start` to before number `stop`."""
+        return self.draw(self.frames[:stop], skipped=start)
+
+
 class _Robot:
-    """The moving parts of a scene, as arrays that can be moved to any poses at once."""
+    """The moving parts of a scene, which can be moved to any poses."""
 
-    def __init__(self, scene: Scene):
-        moving = [part for part in shapes.parts(scene) if part.body is not None]
-        self._round = [part for part in moving if part.ends is not None]
-        self._flat = [part for part in moving if part.ends is None]
-        self.radii = np.array([part.radius for part in self._round])
+    def __init__(self, setting: Setting):
+        moving = [part for part in setting.parts if part.body is not None]
+        moving.sort(key=lambda part: part.corners is not None)
+        self._flat = [(part.body, part.corners) for part in moving if part.corners is not None]
+        self.rounds = len(moving) - len(self._flat)
+        self._bodies = np.array([part.body for part in moving], int)
+        self._ends = np.array([part.ends for part in moving]).reshape(-1, 2, 3)
+        self.radii = np.array([part.radius for part in moving])
 
-    def placed(self, poses: np.ndarray, scale: float = 1.0) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return ends [n, 2, 3] of capsules, and triangles [m, 3, 3] of each other part.
+    def ends(self, poses: np.ndarray, scale: float = 1.0) -> np.ndarray:
+        """Return the ends [..., n, 2, 3] of the capsules at poses [..., B, 7] of the bodies.
 
-        `poses` [B, 7] are those of the bodies. `scale` enlarges the robot around its first body,
-        above the floor below it.
+        The first `rounds` of them are drawn, the others are shadows. `scale` enlarges the robot
+        around its first body, above the floor below it.
         """
-        turns, moves = shapes.rotations(poses[:, 3:]), poses[:, :3]
-        base = np.array([moves[0, 0], moves[0, 1], 0.0])
+        turns = shapes.rotations(poses[..., self._bodies, 3:])
+        placed = self._ends @ np.swapaxes(turns, -1, -2) + poses[..., self._bodies, None, :3]
+        base = _below(poses)[..., None, None, :]
+        return base + scale * (placed - base)
 
-        def world(points: np.ndarray, body: int) -> np.ndarray:
-            return base + scale * (points @ turns[body].T + moves[body] - base)
-
-        ends = [world(part.ends, part.body) for part in self._round]  # pyright: ignore
-        corners = [world(part.corners, part.body) for part in self._flat]  # pyright: ignore
-        return np.array(ends).reshape(-1, 2, 3), corners
+    def surfaces(self, poses: np.ndarray, scale: float = 1.0) -> list[np.ndarray]:
+        """Return the triangles [m, 3, 3] of each part that is no capsule, at poses [B, 7]."""
+        turns, base = shapes.rotations(poses[:, 3:]), _below(poses)
+        placed = [corners @ turns[body].T + poses[body, :3] for body, corners in self._flat]
+        return [base + scale * (corners - base) for corners in placed]
 
     def box(self, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the lowest and the highest corner [3] of the robot at poses [B, 7]."""
-        ends, corners = self.placed(poses)
-        radii = self.radii[:, None, None]
+        ends, radii = self.ends(poses)[: self.rounds], self.radii[: self.rounds, None, None]
         points = [poses[:, :3], (ends - radii).reshape(-1, 3), (ends + radii).reshape(-1, 3)]
-        points = np.concatenate([*points, *(c.reshape(-1, 3) for c in corners)])
-        return points.min(0), points.max(0)
+        points += [corners.reshape(-1, 3) for corners in self.surfaces(poses)]
+        return np.concatenate(points).min(0), np.concatenate(points).max(0)
 
-    def colours(self, bodies: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the colours of capsules [n, 3] and of the other parts, from those of bodies."""
-        ends = np.array([bodies[part.body] for part in self._round]).reshape(-1, 3)
-        return ends, [bodies[part.body] for part in self._flat]
+    def colours(self, bodies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the colours [n, 3] of capsules and of all triangles, from those of bodies."""
+        rounds = bodies[self._bodies[: self.rounds]]
+        faces = [np.broadcast_to(bodies[body], (len(corners), 3)) for body, corners in self._flat]
+        return rounds, np.concatenate([np.empty((0, 3)), *faces])
+
+
+def _below(poses: np.ndarray) -> np.ndarray:
+    """Return the places [..., 3] below the first bodies of poses [..., B, 7], at the height 0."""
+    return poses[..., 0, :3] * np.array([1.0, 1.0, 0.0])
 
 
 class _Stage:
     """A scene and its robots, ready to be drawn."""
 
-    def __init__(self, scene: Scene, takes: Sequence[Take], scale: float = 1.0):
-        self.robot, self.takes, self.scale = _Robot(scene), takes, scale
-        self.ground = shapes.ground(scene)
-        self._colours = [self.robot.colours(take.colours) for take in takes]
-        self._walls = [part for part in shapes.parts(scene) if part.body is None]
+    def __init__(self, setting: Setting, takes: Sequence[Take], scale: float = 1.0):
+        self.robot, self.takes, self.scale = _Robot(setting), takes, scale
+        self.ground = setting.ground
+        colours = [self.robot.colours(take.colours) for take in takes]
+        self._rounds = np.concatenate([rounds for rounds, _ in colours])
+        self._faces = np.concatenate([faces for _, faces in colours])
+        self._walls = [part for part in setting.parts if part.body is None]
 
     def draw(self, camera: Camera, floor: Floor, frame: int) -> np.ndarray:
-        """Return the picture [height, width, 3] of all robots in a frame."""
-        ends, radii, colours, corners, faces = [], [], [], [], []
-        for take, (rounds, flats) in zip(self.takes, self._colours, strict=True):
-            poses = take.poses[min(frame, len(take.poses) - 1)]
-            segments, triangles = self.robot.placed(poses, self.scale)
-            ends.append(segments)
-            radii.append(self.robot.radii * self.scale)
-            colours.append(rounds)
-            for colour, surface in zip(flats, triangles, strict=True):
-                corners.append(surface)
-                faces.append(np.broadcast_to(colour, (len(surface), 3)))
-        capsules = Capsules(np.concatenate(ends), np.concatenate(radii), np.concatenate(colours))
-        _cast_shadows(floor, capsules, corners)
-        canvas = Canvas(camera, floor.frame())
-        if corners:
-            canvas.triangles(np.concatenate(corners), np.concatenate(faces))
-        canvas.capsules(capsules)
+        """Return the picture [3, height, width] of all robots in a frame."""
+        poses = np.stack([take.poses[min(frame, len(take.poses) - 1)] for take in self.takes])
+        ends, radii = self.robot.ends(poses, self.scale), self.robot.radii * self.scale
+        shadows = floor.frame(ends.reshape(-1, 2, 3), np.tile(radii, len(poses)))
+        canvas = Canvas(camera, shadows)
+        if len(self._faces):
+            surfaces = [s for own in poses for s in self.robot.surfaces(own, self.scale)]
+            canvas.triangles(np.concatenate(surfaces), self._faces)
+        rounds = self.robot.rounds
+        drawn = ends[:, :rounds].reshape(-1, 2, 3)
+        canvas.capsules(Capsules(drawn, np.tile(radii[:rounds], len(poses)), self._rounds))
         self._draw_walls(canvas)
         return canvas.picture
 
     def _draw_walls(self, canvas: Canvas) -> None:
         """Draw the scenery, through which robots can be seen."""
         for part in self._walls:
-            if part.ends is not None:
-                canvas.capsules(
-                    Capsules(part.ends[None], np.array([part.radius]), _WALL[None]), _WALL_ALPHA
-                )
-            elif part.corners is not None:
+            if part.corners is None:
+                radii = np.array([part.radius])
+                canvas.capsules(Capsules(part.ends[None], radii, _WALL[None]), _WALL_ALPHA)
+            else:
                 colours = np.broadcast_to(_WALL, (len(part.corners), 3))
                 canvas.triangles(part.corners, colours, _WALL_ALPHA)
 
     def wall_points(self) -> np.ndarray:
         """Return points [n, 3] that enclose the scenery."""
-        found = [_points(part) for part in self._walls]
-        return np.concatenate([np.empty((0, 3)), *found])
-
-
-def _points(part: Part) -> np.ndarray:
-    """Return the points [n, 3] that define a part."""
-    found = part.ends if part.ends is not None else part.corners
-    assert found is not None
-    return found.reshape(-1, 3)
-
-
-def _cast_shadows(floor: Floor, capsules: Capsules, surfaces: list[np.ndarray]) -> None:
-    """Add the shadows of capsules, and those of surfaces as if they were capsules, to a floor."""
-    ends, radii = list(capsules.ends), list(capsules.radii)
-    for surface in surfaces:
-        points = surface.reshape(-1, 3)
-        centre = points.mean(0)
-        axes = np.linalg.svd(points - centre, full_matrices=False)[2]
-        reach = np.abs((points - centre) @ axes.T).max(0)
-        radii.append(float(reach[1]))
-        half = max(float(reach[0] - reach[1]), 0.0) * axes[0]
-        ends.append(np.stack([centre - half, centre + half]))
-    if ends:
-        floor.shadows(np.array(ends), np.array(radii))
+        found = [part.ends if part.corners is None else part.corners for part in self._walls]
+        return np.concatenate([np.empty((0, 3)), *(points.reshape(-1, 3) for points in found)])
 
 
 # ------------------------------------------------------------------------------------------- films
 
 
 def following(
-    scene: Scene, take: Take, frames: Sequence[int], size: tuple[int, int]
+    setting: Setting, take: Take, frames: Sequence[int], size: tuple[int, int], skipped: int = 0
 ) -> Iterator[np.ndarray]:
     """Yield pictures of one robot, from a camera that moves beside it.
 
-    `size` is the width and height of the pictures in pixels. If the scene asks for a fixed camera,
-    it is the one of `together`.
+    The first `skipped` frames are left out. `size` is the width and height of the pictures in
+    pixels. If the camera of the setting is fixed, it is the one of `together`.
     """
-    if scene.camera == "fixed":
-        yield from together(scene, [take], frames, size)
+    if setting.fixed:
+        yield from together(setting, [take], frames, size, skipped)
         return
-    stage, caption = _Stage(scene, [take]), Caption(take.title, size)
+    stage, caption = _Stage(setting, [take]), Caption(take.title, size)
     low, high = stage.robot.box(take.poses[0])
     radius = max(float(np.linalg.norm(high - low)) / 2, 0.02)
     path = _smoothed(take.poses[:, 0, :2] + ((low + high) / 2 - take.poses[0, 0, :3])[:2])
@@ -167,52 +163,65 @@ def following(
         return cameras.looking_at(target, radius, size, stage.ground)
 
     seen = floors.view(camera_at(0), stage.ground, _side(radius), 16 * radius, _PAPER)
-    for frame in frames:
+    for frame in frames[skipped:]:
         camera = camera_at(frame)
         floor = Floor(camera, seen, stage.ground)
         walked = take.poses[: frame + 1 : _TRAIL_STEPS, 0, :2][-_TRAIL_SEGMENTS:]
         segments = np.stack([walked[:-1], walked[1:]], 1)
-        colours = np.broadcast_to(take.colours[0], (len(segments), 3))
-        floor.trails(segments, 0.06 * radius, colours, _TRAIL_ALPHA)
+        floor.trails(segments, 0.06 * radius, take.colours[0], _TRAIL_ALPHA)
         yield _finished(caption.on(stage.draw(camera, floor, frame)))
 
 
 def together(
-    scene: Scene, takes: Sequence[Take], frames: Sequence[int], size: tuple[int, int]
+    setting: Setting,
+    takes: Sequence[Take],
+    frames: Sequence[int],
+    size: tuple[int, int],
+    skipped: int = 0,
 ) -> Iterator[np.ndarray]:
     """Yield pictures of robots in one world, from a camera that sees all their paths.
 
-    In a world that is far larger than the robots, they are drawn larger than they are.
+    The first `skipped` frames are left out. In a world that is far larger than the robots, they are
+    drawn larger than they are.
     """
-    low, high = _Robot(scene).box(takes[0].poses[0])
+    low, high = _Robot(setting).box(takes[0].poses[0])
     own = max(float(np.linalg.norm(high - low)) / 2, 0.02)
     paths = np.concatenate([take.poses[:, 0, :3] for take in takes])
     world = max(float(np.linalg.norm(np.ptp(paths, axis=0))) / 2, own)
-    stage = _Stage(scene, takes, max(_SMALLEST * world / own, 1.0))
+    stage = _Stage(setting, takes, max(_SMALLEST * world / own, 1.0))
     around = own * stage.scale * np.array([(s, t, 0) for s in (-1, 1) for t in (-1, 1)])
     points = np.concatenate([*(paths[::5] + corner for corner in around), stage.wall_points()])
     camera = cameras.enclosing(points, size, stage.ground)
     seen = floors.view(camera, stage.ground, _side(world / 2), 12 * world, _PAPER)
     floor, before = Floor(camera, seen, stage.ground), 0
     caption = Caption(takes[0].title if len(takes) == 1 else "", size)
-    for frame in frames:
-        ends = [take.poses[[before, frame]][:, 0, :2] for take in takes if frame < len(take.poses)]
-        colours = [take.colours[0] for take in takes if frame < len(take.poses)]
-        if ends:
-            width = max(0.06 * own, 0.006 * world)
-            floor.trails(np.array(ends), width, np.array(colours), _TRAIL_ALPHA)
+    width = max(0.06 * own, 0.006 * world)
+    for number, frame in enumerate(frames):
+        for take in takes:
+            if frame < len(take.poses):
+                walked = take.poses[None, [before, frame], 0, :2]
+                floor.trails(walked, width, take.colours[0], _TRAIL_ALPHA)
         before = frame
-        yield _finished(caption.on(stage.draw(camera, floor, frame)))
+        if number >= skipped:
+            yield _finished(caption.on(stage.draw(camera, floor, frame)))
 
 
 def side_by_side(
-    scene: Scene, takes: Sequence[Take], frames: Sequence[int], size: tuple[int, int], columns: int
+    setting: Setting,
+    takes: Sequence[Take],
+    frames: Sequence[int],
+    size: tuple[int, int],
+    columns: int,
+    skipped: int = 0,
 ) -> Iterator[np.ndarray]:
-    """Yield pictures of robots in panels of a size, `columns` of them in a row."""
-    films = [following(scene, take, frames, size) for take in takes]
+    """Yield pictures of robots in panels of a size, `columns` of them in a row.
+
+    The first `skipped` frames are left out.
+    """
+    films = [following(setting, take, frames, size, skipped) for take in takes]
     (width, height), rows = size, -(-len(takes) // columns)
     for pictures in zip(*films, strict=True):
-        sheet = np.full((rows * height, columns * width, 3), 255, np.uint8)
+        sheet = np.moveaxis(np.full((3, rows * height, columns * width), 255, np.uint8), 0, -1)
         for i, picture in enumerate(pictures):
             top, left = i // columns * height, i % columns * width
             sheet[top : top + height, left : left + width] = picture
@@ -243,5 +252,5 @@ def _smoothed(path: np.ndarray, width: int = 6) -> np.ndarray:
 
 
 def _finished(picture: np.ndarray) -> np.ndarray:
-    """Return a picture as bytes [height, width, 3]."""
-    return np.clip(picture, 0, 255).astype(np.uint8)
+    """Return a picture [3, height, width] as bytes [height, width, 3], stored as planes."""
+    return np.moveaxis(picture.astype(np.uint8), 0, -1)

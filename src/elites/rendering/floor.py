@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from elites.rendering import pixels as rectangles
 from elites.rendering.camera import Camera
-from elites.rendering.canvas import LIGHT, to_segment
+from elites.rendering.canvas import LIGHT
 
 _SHADOW = 0.28  # share of the light that a shadow takes away
 _FOG = 0.35  # share of the visible distance at which the floor begins to fade
@@ -17,17 +18,19 @@ _FOG = 0.35  # share of the visible distance at which the floor begins to fade
 class View(NamedTuple):
     """The floor as cameras see it that look in one direction from one height.
 
-    A camera that only moves sideways sees the same, with other squares.
+    A camera that only moves sideways sees the same, with other squares. Cameras are level, so a row
+    of the picture shows the floor at one depth, and the floor begins below one row.
     """
 
-    x: np.ndarray  # [height, width] place on the floor that a pixel shows, from below the camera
+    top: int  # first row that shows the floor; the other arrays begin with it
+    x: np.ndarray  # [rows, width] place on the floor that a pixel shows, from below the camera
     y: np.ndarray
-    blur_x: np.ndarray  # [height, width] width of a pixel on the floor, in squares
-    blur_y: np.ndarray
-    visible: np.ndarray  # [height, width] bool
-    plain: np.ndarray  # [height, width, 3] colour between the two kinds of squares
-    contrast: np.ndarray  # [height, width, 3] difference of a square from it
-    side: float
+    sharp_x: np.ndarray  # [rows, 1] squares across a pixel, inverted
+    sharp_y: np.ndarray
+    contrast: np.ndarray  # [rows, 1] difference of a square from the plain colour, from 0 to 1
+    plain: np.ndarray  # [3, height, 1] colour between the two kinds of squares
+    change: np.ndarray  # [3] colour of the one kind of squares, minus the plain colour
+    side: float  # of a square
 
 
 def view(camera: Camera, ground: float, side: float, far: float, colours: np.ndarray) -> View:
@@ -38,68 +41,63 @@ def view(camera: Camera, ground: float, side: float, far: float, colours: np.nda
     """
     rays = camera.rays().astype(np.float32)
     drop = ground - float(camera.position[2])
+    down = rays[:, :1, 2]  # [height, 1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        depth = drop / rays[..., 2]
+        depth = drop / down
     visible = (depth > 0) & (depth < 2 * far)
+    top = int(visible.argmax()) if visible.any() else camera.height
     depth = np.where(visible, depth, 2 * far).astype(np.float32)
-    pixel = depth / np.float32(camera.focal * side)
-    slanted = pixel / np.maximum(np.abs(rays[..., 2]), 0.02)
-    across = np.abs(camera.axes[0, :2])  # how far x and y run across the picture
-    blur_x, blur_y = (pixel * a + slanted * math.sqrt(1 - min(a * a, 1.0)) for a in across)
-    background, one, other = colours.astype(np.float32)
-    fog = np.clip((depth / far - _FOG) / (1 - _FOG), 0, 1)[..., None]
+    background, one, other = colours.astype(np.float32)[..., None, None]
+    fog = np.clip((depth / far - _FOG) / (1 - _FOG), 0, 1)
     plain = (one + other) / 2
+    plain = plain + fog * (background - plain)  # [3, height, 1]
+    depth, down, fog, rays = depth[top:], down[top:], fog[top:], rays[top:]
+    pixel = depth / np.float32(camera.focal * side)
+    slanted = pixel / np.maximum(np.abs(down), 0.02)
+    across = np.abs(camera.axes[0, :2]).tolist()  # how far x and y run across the picture
+    blurs = [pixel * a + slanted * math.sqrt(1 - min(a * a, 1.0)) for a in across]
+    contrast = 1 - fog
+    for blur in blurs:
+        contrast = contrast * np.clip(np.float32(1.5) - blur, 0, 1)
     return View(
-        depth * rays[..., 0],
-        depth * rays[..., 1],
-        blur_x,
-        blur_y,
-        visible,
-        plain + fog * (background - plain),
-        (1 - fog) * (other - one) / 2,
-        side,
-    )
+        top, depth * rays[..., 0], depth * rays[..., 1], 1 / blurs[0], 1 / blurs[1],
+        contrast, plain, ((other - one) / 2).reshape(3), side,
+    )  # fmt: skip
 
 
 class Floor:
-    """The floor in the picture of a camera. Trails stay, shadows belong to one frame."""
+    """The floor in the picture of a camera. Trails stay on it, shadows belong to one frame."""
 
     def __init__(self, camera: Camera, seen: View, ground: float):
-        self._camera, self._ground, self._visible = camera, ground, seen.visible
-        self._x = seen.x + np.float32(camera.position[0])
-        self._y = seen.y + np.float32(camera.position[1])
-        squares = _wave(self._x / seen.side, seen.blur_x) * _wave(self._y / seen.side, seen.blur_y)
-        self._picture = seen.plain + squares[..., None] * seen.contrast
-        self._dark = np.zeros(squares.shape, np.float32)
+        self._camera, self._seen, self._ground = camera, seen, ground
+        self._x, self._y = (np.float32(p) for p in camera.position[:2])
+        squares = _wave(seen.x, self._x, seen.side, seen.sharp_x)
+        squares *= _wave(seen.y, self._y, seen.side, seen.sharp_y)
+        squares *= seen.contrast
+        self._picture = np.empty((3, camera.height, camera.width), np.float32)
+        self._picture[:] = seen.plain
+        for plane, change in zip(self._picture, seen.change, strict=True):
+            plane[seen.top :] += change * squares
 
-    def trails(self, segments: np.ndarray, width: float, colours: np.ndarray, alpha: float) -> None:
-        """Draw lines of a width in metres along segments [n, 2, 2] of the floor. They stay.
+    def trails(self, segments: np.ndarray, width: float, colour: np.ndarray, alpha: float) -> None:
+        """Draw lines of a width in metres along segments [n, 2, 2] of the floor. They stay."""
+        rows, columns, coverage = self._covered(segments, np.full(len(segments), width / 2))
+        target = self._picture[:, rows, columns]
+        target += alpha * coverage * (colour.astype(np.float32)[:, None, None] - target)
 
-        `colours` [n, 3] has the colour of each.
+    def frame(self, ends: np.ndarray, radii: np.ndarray) -> np.ndarray:
+        """Return a picture [3, height, width] of the floor, its trails and shadows.
+
+        The shadows are those of capsules with ends [n, 2, 3].
         """
-        for place, coverage in self._strips(segments, np.full(len(segments), width / 2)):
-            rows, columns, i = place
-            target = self._picture[rows, columns]
-            target += (alpha * coverage)[..., None] * (colours[i] - target)
-
-    def shadows(self, ends: np.ndarray, radii: np.ndarray) -> None:
-        """Add the shadows of capsules with ends [n, 2, 3] to the next picture."""
         moved = ends - LIGHT * ((ends[..., 2:] - self._ground) / LIGHT[2])
-        for (rows, columns, _), coverage in self._strips(moved[..., :2], radii):
-            target = self._dark[rows, columns]
-            np.maximum(target, coverage, out=target)
-
-    def frame(self) -> np.ndarray:
-        """Return a picture [height, width, 3] of the floor, its trails and the shadows added.
-
-        The shadows are then removed.
-        """
-        picture = self._picture * (1 - _SHADOW * self._dark)[..., None]
-        self._dark[:] = 0
+        rows, columns, coverage = self._covered(moved[..., :2], radii)
+        picture = self._picture.copy()
+        picture[:, rows, columns] *= 1 - _SHADOW * coverage
         return picture
 
-    def _strips(self, segments: np.ndarray, radii: np.ndarray):
-        """Yield rows, columns and number of each visible strip on the floor, and its coverage.
+    def _covered(self, segments: np.ndarray, radii: np.ndarray) -> _Cover:
+        """Return the part of the picture that strips on the floor cover.
 
         Strips have round ends, and go along segments [n, 2, 2].
         """
@@ -107,20 +105,45 @@ class Floor:
         around = (segments[:, :, None] + corners).reshape(len(segments), 8, 2)
         heights = np.full((*around.shape[:2], 1), self._ground)
         places, depths = self._camera.project(np.concatenate([around, heights], -1))
-        size = np.array([self._camera.width, self._camera.height])
-        low = np.clip(places.min(1), 0, size).astype(int)
-        high = np.clip(places.max(1) + 2, 0, size).astype(int)
-        pixel = depths.mean(1) / self._camera.focal
-        for i in np.flatnonzero((high > low).all(1) & (depths.min(1) > 0)):
-            rows, columns = slice(low[i, 1], high[i, 1]), slice(low[i, 0], high[i, 0])
-            _, dx, dy = to_segment(segments[i], self._x[rows, columns], self._y[rows, columns])
-            edge = float(radii[i] / pixel[i]) + 0.5
-            coverage = np.clip(edge - np.sqrt(dx * dx + dy * dy) / float(pixel[i]), 0, 1)
-            yield (rows, columns, int(i)), coverage * self._visible[rows, columns]
+        ahead = depths.min(1) > 0
+        places, segments, radii = places[ahead], segments[ahead], radii[ahead]
+        top, (width, height) = self._seen.top, self._camera.size
+        pixels = rectangles.within(places.min(1), places.max(1), (width, height), top)
+        on_floor = (pixels.rows - top) * width + pixels.columns
+        x = self._seen.x.take(on_floor) + self._x
+        y = self._seen.y.take(on_floor) + self._y
+        _, dx, dy = rectangles.to_segments(pixels, segments, x, y)
+        inverse = self._camera.focal / depths[ahead].mean(1)  # pixels in a metre
+        edge, inverse = pixels.spread(radii * inverse + 0.5, inverse)
+        coverage = np.clip(edge - np.sqrt(dx * dx + dy * dy) * inverse, 0, 1)
+        whole = np.zeros((height, width), np.float32)
+        for (rows, columns), (own,) in pixels.parts(coverage):
+            target = whole[rows, columns]
+            np.maximum(target, own, out=target)
+        left, upper = pixels.low.min(0, initial=width + height)
+        right, lower = pixels.high.max(0, initial=0)
+        rows, columns = slice(upper, lower), slice(left, right)
+        return _Cover(rows, columns, whole[rows, columns])
 
 
-def _wave(x: np.ndarray, blur: np.ndarray) -> np.ndarray:
-    """Return a square wave at x that changes its sign at whole numbers, smoothed over a width."""
-    half = x * np.float32(0.5) - np.float32(0.25)
-    triangle = 1 - 4 * np.abs(half - np.floor(half) - np.float32(0.5))  # 0 where the sign changes
-    return np.clip(triangle / blur, -1, 1) * np.clip(np.float32(1.5) - blur, 0, 1)
+class _Cover(NamedTuple):
+    """A rectangle of the picture, and how much of each pixel there is covered."""
+
+    rows: slice
+    columns: slice
+    coverage: np.ndarray  # [h, w] from 0 to 1
+
+
+def _wave(x: np.ndarray, moved: np.floating, side: float, sharp: np.ndarray) -> np.ndarray:
+    """Return a square wave at x + moved that changes its sign at multiples of a length.
+
+    It goes from -1 to 1. `sharp` is how steep it is at a change.
+    """
+    wave = (x + moved) * np.float32(0.5 / side)
+    wave -= np.float32(0.75)
+    wave -= np.rint(wave)  # a quarter where the sign changes
+    np.abs(wave, out=wave)
+    wave *= -4
+    wave += 1
+    wave *= sharp
+    return np.clip(wave, -1, 1, out=wave)

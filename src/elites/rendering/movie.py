@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from elites import packages
 from elites.files import RunError
+from elites.rendering.film import Film
+from elites.rendering.helpers import Team
 from elites.writing import replacing
 
 SUFFIXES = (".gif", ".mp4")
-_COLOURS = 128  # of a GIF; more do not look better on flat colours, but need more bytes
-_SAMPLES = 12  # pictures from which the colours of a GIF are chosen
+_BITS = 8  # of a pixel of a GIF; more do not look better on flat colours, but need more bytes
+_SAME = 2**_BITS - 1  # number in place of a colour: the pixel of the picture before stays
+_SAMPLES = 8  # pictures from which the colours of a GIF are chosen
 
 
 def check(path: Path, replace: bool = False) -> None:
@@ -39,60 +43,123 @@ def check(path: Path, replace: bool = False) -> None:
         )
 
 
-def write(path: Path, pictures: Iterable[np.ndarray], seconds: float) -> int:
-    """Write pictures [height, width, 3] to a file, and return its size in bytes.
+def write(path: Path, film: Film, team: Team) -> int:
+    """Draw a film, write it to a file, and return the size of the file in bytes.
 
-    Each picture is shown for `seconds`. The suffix of the file, .gif or .mp4, chooses the format.
+    The suffix of the file, .gif or .mp4, chooses the format.
     """
     with replacing(path) as temporary:
         if path.suffix == ".gif":
-            temporary.write_bytes(gif(pictures, seconds))
+            temporary.write_bytes(gif(film, team))
         else:
-            _write_mp4(temporary, pictures, seconds)
+            _write_mp4(temporary, film.pictures(), film.seconds)
     return path.stat().st_size
 
 
-def gif(pictures: Iterable[np.ndarray], seconds: float) -> bytes:
-    """Return a GIF that repeats for ever. All pictures share one table of colours."""
+# --------------------------------------------------------------------------------------------- GIF
+
+
+def gif(film: Film, team: Team) -> bytes:
+    """Draw a film and return it as a GIF that repeats for ever.
+
+    All pictures share one table of colours. Each process of the team draws a part of the film.
+    """
+    count = len(film.frames)
+    some = film._replace(frames=film.frames[:: max(count // _SAMPLES, 1)])
+    height, width, _ = (pictures := list(some.pictures()))[0].shape
+    samples = np.concatenate([picture[::3, ::3] for picture in pictures])
+    colours = _palette(samples)
+    table = _nearest(colours, samples)
+    ends = [count * (i + 1) // team.size for i in range(team.size)]
+    jobs = [(film, table, start, end) for start, end in pairwise([0, *ends])]
+    return b"".join(
+        [
+            b"GIF89a" + struct.pack("<HHBBB", width, height, 0x80 | _BITS - 1, 0, 0),
+            colours.tobytes(),
+            b"\x21\xff\x0bNETSCAPE2.0\x03\x01\0\0\0",  # repeat for ever
+            *team.map(_gif_pictures, jobs),
+            b";",
+        ]
+    )
+
+
+def _gif_pictures(film: Film, table: np.ndarray, start: int, stop: int) -> bytes:
+    """Return some pictures of a film in the format of a GIF, given the table of `_nearest`.
+
+    A picture has the rectangle that differs from the picture before. Pixels that do not differ are
+    transparent there, because long runs of one number take few bytes.
+    """
+    # The time of a picture is a multiple of 10 ms, and browsers slow down below 20 ms.
+    hundredths = max(round(film.seconds * 100), 2)
+    parts, before = [], None
+    first = max(start - 1, 0)
+    for number, picture in enumerate(film.pictures(first, stop), first):
+        numbers = table.take(_shortened(picture))
+        changed = numbers if before is None else np.where(numbers == before, _SAME, numbers)
+        if number >= start:
+            parts.append(_gif_picture(changed, hundredths))
+        before = numbers
+    return b"".join(parts)
+
+
+def _gif_picture(numbers: np.ndarray, hundredths: int) -> bytes:
+    """Return the bytes of one picture of a GIF, which is shown for hundredths of a second.
+
+    `numbers` [height, width] are those of its colours, with `_SAME` where nothing changes.
+    """
     from PIL import Image
 
-    frames = list(pictures)
-    chosen = frames[:: max(len(frames) // _SAMPLES, 1)]
-    palette = Image.fromarray(np.concatenate(chosen)).quantize(_COLOURS, dither=Image.Dither.NONE)
-    colours = palette.getpalette() or []
-    table = _nearest(np.array(colours, np.int32).reshape(-1, 3)[:_COLOURS])
-    images = [Image.fromarray(_indexed(frame, table), "P") for frame in frames]
-    for image in images:
-        image.putpalette(colours)
-    # The time of a picture is a multiple of 10 ms, and browsers slow down below 20 ms.
-    duration = max(round(seconds * 100), 2) * 10
-    written = io.BytesIO()
-    images[0].save(
-        written,
-        "GIF",
-        save_all=True,
-        append_images=images[1:],
-        duration=duration,
-        loop=0,
-        optimize=False,
+    changed = numbers != _SAME
+    rows, columns = (np.flatnonzero(changed.any(axis)) for axis in (1, 0))
+    top, bottom = (rows[0], rows[-1] + 1) if len(rows) else (0, 1)
+    left, right = (columns[0], columns[-1] + 1) if len(columns) else (0, 1)
+    part = Image.fromarray(np.ascontiguousarray(numbers[top:bottom, left:right]), "P")
+    return b"".join(
+        [
+            b"\x21\xf9\x04" + struct.pack("<BHBB", 0b101, hundredths, _SAME, 0),
+            b"," + struct.pack("<HHHHB", left, top, right - left, bottom - top, 0),
+            bytes([_BITS]) + part.tobytes("gif", "P", _BITS, 0) + b"\0",
+        ]
     )
-    return written.getvalue()
 
 
-def _indexed(frame: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """Return the numbers [height, width] of a picture's colours, given the table of `_nearest`."""
-    red, green, blue = (frame[..., i].astype(np.uint16) >> 3 for i in range(3))
-    return table[(red << 10) | (green << 5) | blue]
+def _palette(samples: np.ndarray) -> np.ndarray:
+    """Return the colours [2 ** _BITS, 3] that suit a picture best. The last stands for `_SAME`."""
+    from PIL import Image
+
+    found = Image.fromarray(samples).quantize(_SAME, dither=Image.Dither.NONE).getpalette() or []
+    colours = np.array(found, np.uint8).reshape(-1, 3)[:_SAME]
+    return np.pad(colours, ((0, 2**_BITS - len(colours)), (0, 0)), "edge")
 
 
-def _nearest(colours: np.ndarray) -> np.ndarray:
-    """Return the number of the nearest of some colours [n, 3] for each colour of 15 bits."""
-    steps = np.arange(32) * 8 + 4
-    red, green, blue = np.meshgrid(steps, steps, steps, indexing="ij")
-    every = np.stack([red, green, blue], -1).reshape(-1, 3).astype(np.float32)
-    known = colours.astype(np.float32)
+def _nearest(colours: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """Return the number of the nearest of some colours [n, 3] for each colour of 15 bits.
+
+    A colour of 15 bits stands for 512 others: for the mean of those that occur in a picture or, if
+    none does, for the middle one. The last of the colours stands for `_SAME` and is left out.
+    """
+    place = _shortened(samples).reshape(-1)
+    counts = np.bincount(place, minlength=2**15)
+    middles = np.stack(np.unravel_index(np.arange(2**15), (32, 32, 32)), 1) * 8.0 + 4
+    sums = [np.bincount(place, plane.reshape(-1), 2**15) for plane in np.moveaxis(samples, -1, 0)]
+    means = np.stack(sums, 1) / np.maximum(counts, 1)[:, None]
+    every = np.where(counts[:, None] > 0, means, middles).astype(np.float32)
+    known = colours[:-1].astype(np.float32)
     squared = (known**2).sum(1) - 2 * every @ known.T
     return squared.argmin(1).astype(np.uint8)
+
+
+def _shortened(picture: np.ndarray) -> np.ndarray:
+    """Return the colours of a picture [height, width, 3] in 15 bits, as numbers [height, width]."""
+    red, green, blue = np.moveaxis(picture >> 3, -1, 0)
+    found = red.astype(np.int16)
+    for plane in (green, blue):
+        found <<= 5
+        found |= plane
+    return found
+
+
+# --------------------------------------------------------------------------------------------- MP4
 
 
 def _write_mp4(path: Path, pictures: Iterable[np.ndarray], seconds: float) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import colorsys
 import functools
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from elites.physics import Shape
-from elites.tasks.scenes import Scene
+if TYPE_CHECKING:  # otherwise the helpers would load JAX
+    from elites.physics import Shape
+    from elites.tasks.scenes import Scene
 
 # Colours of Okabe and Ito, which people with colour blindness can tell apart.
 _LIMBS = ("#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")
@@ -18,17 +19,31 @@ WALL = "#9aa3ad"
 
 
 class Part(NamedTuple):
-    """A capsule or a set of triangles, in the frame of its body. `body` is None for scenery."""
+    """A capsule or a set of triangles, in the frame of its body.
 
-    body: int | None
-    ends: np.ndarray | None  # [2, 3] of a capsule
+    Triangles have a capsule as well, which is about as large as they are, for their shadow.
+    """
+
+    body: int | None  # None for scenery
+    ends: np.ndarray  # [2, 3] of the capsule
     radius: float
     corners: np.ndarray | None  # [n, 3, 3] of triangles
 
 
-def parts(scene: Scene) -> tuple[Part, ...]:
-    """Return the parts of all shapes of a scene but planes, which are drawn as the floor."""
-    return tuple(_part(shape) for shape in scene.shapes if shape.kind != "plane")
+class Setting(NamedTuple):
+    """A scene in a form that can be drawn, and sent to another process."""
+
+    parts: tuple[Part, ...]
+    ground: float
+    """Height of the floor."""
+    fixed: bool
+    """Whether the camera stands still, in a place from which it sees all."""
+
+
+def setting(scene: Scene) -> Setting:
+    """Return a scene in the form that can be drawn. Planes are drawn as the floor."""
+    parts = tuple(_part(shape) for shape in scene.shapes if shape.kind != "plane")
+    return Setting(parts, ground(scene), scene.camera == "fixed")
 
 
 def ground(scene: Scene) -> float:
@@ -44,7 +59,18 @@ def _part(shape: Shape) -> Part:
         half = max(shape.size[1] / 2 - radius, 0.0) if shape.kind == "capsule" else 0.0
         ends = np.array([[0.0, 0.0, -half], [0.0, 0.0, half]])
         return Part(shape.body, ends @ turn.T + move, radius, None)
-    return Part(shape.body, None, 0.0, _triangles(shape) @ turn.T + move)
+    corners = _triangles(shape) @ turn.T + move
+    return Part(shape.body, *_capsule(corners), corners)
+
+
+def _capsule(corners: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the ends [2, 3] and the radius of a capsule that is about as large as triangles."""
+    points = corners.reshape(-1, 3)
+    centre = points.mean(0)
+    axes = np.linalg.svd(points - centre, full_matrices=False)[2]
+    reach = np.abs((points - centre) @ axes.T).max(0)
+    half = max(float(reach[0] - reach[1]), 0.0) * axes[0]
+    return np.stack([centre - half, centre + half]), float(reach[1])
 
 
 def _triangles(shape: Shape) -> np.ndarray:

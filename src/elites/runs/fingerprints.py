@@ -35,6 +35,7 @@ import elites
 from elites import packages, tasks
 from elites.core import networks
 from elites.core.types import Outside
+from elites.runs import kept
 from elites.tasks.task import Array, Task, TaskState
 from elites.training import Batched
 
@@ -187,7 +188,7 @@ def _same_code(before: Any, now: Code) -> bool:
 def _probe(task: Task) -> Probe:
     """Return the probe of a task, a record of a short fixed rollout. See `_probe_of`."""
     sizes = (task.observation_size, task.action_size)
-    return _probe_of(task.reset, task.step, *sizes)
+    return kept.value(task, "probe", lambda: _probe_of(task.reset, task.step, *sizes))
 
 
 @functools.cache
@@ -328,7 +329,8 @@ def _task_code(task: Task) -> dict[str, Code]:
 
     The result is keyed by the name of the function.
     """
-    return _task_code_of(task.reset, task.step, task.action_size)
+    sizes = (task.action_size,)
+    return kept.value(task, "code", lambda: _task_code_of(task.reset, task.step, *sizes))
 
 
 @functools.cache

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import platform
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from elites import files, tasks, training
+from elites import tasks, training
 from elites.core import catalogue, usage
 from elites.core.algorithm import Algorithm
 from elites.core.reevaluation import Reevaluation
@@ -162,7 +160,8 @@ def assemble(task: Task, algorithm: Algorithm, config: Config, run: RunDirectory
     """Return the job for a task and an algorithm that have already been built."""
     total = training.iterations_for(algorithm, config.evaluations)
     batched = training.Batched(algorithm, config.seeds, run.kernels)
-    shapes = batched.shapes(training.seed_keys(config.seed_numbers))
+    keys = jax.eval_shape(lambda: training.seed_keys(config.seed_numbers))
+    shapes = batched.shapes(keys)
     names = tuple(shapes_by_name(shapes))
     return Job(task, algorithm, batched, total, shapes, names, config.start_from)
 
@@ -214,30 +213,6 @@ def choose_device(wanted: str) -> None:
             "Install CUDA support with pip install 'elites[gpu]', unset JAX_PLATFORMS, or use "
             "--device cpu"
         )
-
-
-def keep_compiled() -> None:
-    """Make JAX keep the programs that it compiles from now on for later processes.
-
-    They are kept in the user's cache, apart for each kind of processor. Films and pages of a task
-    then start seconds earlier from the second time on. Does nothing if the user has chosen a folder
-    for JAX, or has no home directory.
-    """
-    folder = files.user_cache()
-    if folder is None or getattr(jax.config, "jax_compilation_cache_dir", None):
-        return
-    name = hashlib.sha256(f"{_processor()} {jax.__version__}".encode()).hexdigest()[:16]
-    jax.config.update("jax_compilation_cache_dir", str(folder / "compiled" / name))
-
-
-def _processor() -> str:
-    """Return a text about the processor. Compiled programs run on processors with the same text."""
-    found = [platform.machine(), platform.processor()]
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        first = {line.partition(":")[0].strip(): line for line in reversed(lines)}
-        found += [first.get(name, "") for name in ("model name", "flags", "Features")]
-    return " ".join(found)
 
 
 def _backend() -> str:

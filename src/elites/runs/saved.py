@@ -57,7 +57,9 @@ def load_checkpoint(run: RunDirectory, iteration: int | None = None) -> tuple[Ru
     """
     found, iteration = Reader(run).load(iteration)
     metrics = _every_iteration(run, logs.metrics(run), iteration, found.algorithm)
-    return dataclasses.replace(found, metrics=MetricsTable(metrics, found.seeds)), iteration
+    archives, actors = jax.tree.map(jnp.asarray, (found.archives, found.actors))
+    table = MetricsTable(metrics, found.seeds)
+    return dataclasses.replace(found, archives=archives, actors=actors, metrics=table), iteration
 
 
 def _every_iteration(
@@ -115,7 +117,8 @@ class Reader:
     def load(self, iteration: int | None = None) -> tuple[Run, int]:
         """Return the run at a checkpoint, without metrics, and the checkpoint's iteration.
 
-        If `iteration` is None, the newest readable checkpoint is used.
+        If `iteration` is None, the newest readable checkpoint is used. The arrays of the run are
+        NumPy arrays, because films and the page use few of the policies.
         """
         run = self._run
         if iteration is None:
@@ -136,14 +139,12 @@ class Reader:
         # A state with its weights alone: enough to ask for the archive and the main actor.
         state = self._job.state_of({name: found.arrays.get(name) for name in self._job.names})
         algorithm, seeds = self._job.algorithm, tuple(self._config.seed_numbers)
-        archives = jax.tree.map(jnp.asarray, state.archive)
-        actors = jax.tree.map(jnp.asarray, algorithm.actor(state))
         names = tuple(axis.name for axis in self.task.descriptor_axes)
         none = MetricsTable({}, seeds)
         place = Place(run.path, found.iteration)
         loaded = Run(
-            algorithm, seeds, archives, actors, none, kernels=run.kernels, descriptor_names=names,
-            place=place,
+            algorithm, seeds, state.archive, algorithm.actor(state), none, kernels=run.kernels,
+            descriptor_names=names, place=place,
         )  # fmt: skip
         return loaded, found.iteration
 

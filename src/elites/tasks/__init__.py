@@ -121,8 +121,11 @@ def make(name: str) -> Task:
 
 def is_built_in(task: Task) -> bool:
     """Return whether a task is one that comes with elites, or is made by it from a simulator."""
-    if _name_of(task) is not None:
-        return True
+    return _name_of(task) is not None or comes_with_elites(task)
+
+
+def comes_with_elites(task: Task) -> bool:
+    """Return whether a task is one of elites' own, which needs no other simulator."""
     return isinstance(_FACTORIES.get(task.name), str) and make(task.name) is task
 
 

@@ -146,9 +146,9 @@ class Run(Generic[S]):
     @functools.cached_property
     def best(self) -> int:
         """Index in `seeds` of the seed with the highest QD-score."""
-        offset = self.algorithm.qd_offset
-        scores = jax.vmap(lambda archive: archives.summary(archive, offset).qd_score)(self.archives)
-        return int(np.argmax(np.asarray(scores)))
+        fitness = np.asarray(self.archives.fitness)  # [seeds, C]
+        scores = archives.above(fitness, self.algorithm.qd_offset)
+        return int(np.argmax(np.where(np.isfinite(fitness), scores, 0.0).sum(1)))
 
     @functools.cached_property
     def _best_result(self) -> SeedResult:

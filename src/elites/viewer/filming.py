@@ -5,16 +5,16 @@ choose -> Casting (who is shown)  ->  recordings (poses)  ->  pictures  ->  GIF 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from elites import references
-from elites.rendering import film, movie, shapes
-from elites.rendering.film import Take
+from elites.rendering import film, shapes
+from elites.rendering.film import Film, Take
 from elites.runs import reducing
 from elites.runs.directory import RunError
 from elites.tasks.scenes import Scene, scene_of
@@ -90,18 +90,6 @@ def spread(elites: Sequence[Elite], count: int) -> list[Elite]:
     return [elites[i] for i in reducing.spread(fitness, descriptors, count)]
 
 
-class Film(NamedTuple):
-    """Pictures [height, width, 3] of a film, their number, and how long each is shown."""
-
-    pictures: Iterator[np.ndarray]
-    frames: int
-    seconds: float
-
-    def write(self, path: Path) -> int:
-        """Write the film to a GIF or MP4 file, and return its size in bytes."""
-        return movie.write(path, self.pictures, self.seconds)
-
-
 def of(
     task: Task,
     casting: Casting,
@@ -109,7 +97,7 @@ def of(
     size: tuple[int, int] | None = None,
     speed: float = 1.0,
 ) -> Film:
-    """Record policies and return a film of them. Its pictures are drawn when they are read.
+    """Record policies and return a film of them, which has not been drawn yet.
 
     `size` is the width and height in pixels, of each panel if there are several. At `speed` 2, the
     film runs twice as fast as the robot.
@@ -122,8 +110,7 @@ def of(
     every = max(round(speed / rate / scene.dt), 1)
     frames = [*range(0, most - 1, every), most - 1]
     takes = _takes(scene, casting, recordings, kind)
-    pictures = _pictures(scene, takes, frames, kind, size)
-    return Film(pictures, len(frames), every * scene.dt / speed)
+    return Film(_draw(scene, takes, kind, size), frames, every * scene.dt / speed)
 
 
 def drawable(task: Task) -> Scene:
@@ -182,19 +169,16 @@ def _takes(scene: Scene, casting: Casting, recordings: list[Recording], kind: La
     return takes
 
 
-def _pictures(
-    scene: Scene,
-    takes: list[Take],
-    frames: list[int],
-    kind: Layout,
-    size: tuple[int, int] | None,
-) -> Iterator[np.ndarray]:
-    """Return the pictures of a film."""
+def _draw(
+    scene: Scene, takes: list[Take], kind: Layout, size: tuple[int, int] | None
+) -> Callable[..., Iterator[np.ndarray]]:
+    """Return the function that draws frames of a film, see `Film.draw`."""
+    setting = shapes.setting(scene)
     if kind == "together":
-        return film.together(scene, takes, frames, size or WORLD)
+        return partial(film.together, setting, takes, size=size or WORLD)
     if len(takes) == 1:
-        return film.following(scene, takes[0], frames, size or SIZE)
+        return partial(film.following, setting, takes[0], size=size or SIZE)
     default = SIZE if len(takes) == 2 else PANEL
     columns = min(int(np.ceil(np.sqrt(len(takes) * 1.3))), _COLUMNS)
     columns = 2 if len(takes) == 2 else columns
-    return film.side_by_side(scene, takes, frames, size or default, columns)
+    return partial(film.side_by_side, setting, takes, size=size or default, columns=columns)

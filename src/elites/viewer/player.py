@@ -12,6 +12,7 @@ import numpy as np
 
 from elites import references
 from elites.rendering import movie
+from elites.rendering.helpers import Team
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs import saved
@@ -215,15 +216,16 @@ class Player:
         """
         if descriptor is not None:
             self._check_descriptor(descriptor)
-        with self._rollout_lock:
-            result = self._load(iteration).seed(data.seed_index(self.run, seed))
-            elite = next((e for e in result.archive if e.cell == cell), None)
-            if elite is None:
-                raise NotFoundError(f"there is no elite in a cell {cell}")
-            conditioned = result.actor is not None and result.actor.conditioned
-            casting = filming.cast(result, [elite], descriptor or (), actor=conditioned)
-            film = filming.of(self.task, casting)
-        return {"gif": base64.b64encode(movie.gif(film.pictures, film.seconds)).decode("ascii")}
+        with Team() as team:
+            with self._rollout_lock:
+                result = self._load(iteration).seed(data.seed_index(self.run, seed))
+                elite = next((e for e in result.archive if e.cell == cell), None)
+                if elite is None:
+                    raise NotFoundError(f"there is no elite in a cell {cell}")
+                conditioned = result.actor is not None and result.actor.conditioned
+                casting = filming.cast(result, [elite], descriptor or (), actor=conditioned)
+                film = filming.of(self.task, casting)
+            return {"gif": base64.b64encode(movie.gif(film, team)).decode("ascii")}
 
     def _check_descriptor(self, descriptor: list[float], inside: bool = True) -> np.ndarray:
         """Return a descriptor as an array [D]. Raises a ValueError if the task cannot have it.

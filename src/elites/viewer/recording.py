@@ -19,8 +19,9 @@ import numpy as np
 
 from elites.core import networks
 from elites.core.networks import MLP
-from elites.core.types import Evaluation, Outside, padded_size
+from elites.core.types import Outside, Problem, padded_size
 from elites.rendering import shapes
+from elites.runs import kept
 from elites.tasks import rollout
 from elites.tasks.scenes import scene_of
 from elites.tasks.task import Task, TaskState
@@ -78,29 +79,38 @@ def record(task: Task, *requests: RecordingRequest | None) -> list[Recording | N
         chosen = [(i, r) for i, r in enumerate(requests) if r and r.network == network]
         rows = np.stack([request.policy for _, request in chosen])
         if task.outside is not None:
-            evaluation, measured = _outside(task.outside, network, rows)
+            batch = _outside(task.outside, network, rows)
         else:
             shown = max(len(rows), 2)  # the page, which asks for one or two, compiles only once
             rows = np.resize(rows, (padded_size(shown), network.size))
             run = _compiled(task, network, shown)
-            evaluation, measured = jax.tree.map(np.asarray, run(rows))
+            batch = _Batch(*jax.tree.map(np.asarray, run(rows)))
         for row, (i, request) in enumerate(chosen):
-            recordings[i] = _recording(task, request.descriptor, evaluation, measured, row)
+            recordings[i] = _recording(task, request.descriptor, batch, row)
     return recordings
 
 
-def _recording(task: Task, requested: np.ndarray, evaluation, measured, row: int) -> Recording:
-    """Return the recording of one robot of a batch.
+class _Batch(NamedTuple):
+    """Results of n robots that were simulated together. Poses and paths may be of the first only.
 
-    `evaluation` and `measured` are the results of the whole batch, and `row` is the robot's
-    position in it.
+    They have the time as first axis.
     """
-    steps, (poses, path) = int(evaluation.steps[row]), measured
-    reached = evaluation.descriptors[row]
-    own = None if poses is None else poses[: steps + 1, row]
+
+    fitness: np.ndarray  # [n]
+    valid: np.ndarray  # [n]
+    steps: np.ndarray  # [n]
+    reached: np.ndarray  # [n, D]
+    poses: np.ndarray | None  # [T, m, B, 7]
+    paths: np.ndarray  # [T, m, D]
+
+
+def _recording(task: Task, requested: np.ndarray, batch: _Batch, row: int) -> Recording:
+    """Return the recording of one robot of a batch, which has the position `row` in it."""
+    steps, reached = int(batch.steps[row]), batch.reached[row]
+    own = None if batch.poses is None else batch.poses[: steps + 1, row]
     return Recording(
-        float(evaluation.fitness[row]),
-        bool(evaluation.valid[row]),
+        float(batch.fitness[row]),
+        bool(batch.valid[row]),
         steps,
         requested,
         reached,
@@ -108,7 +118,7 @@ def _recording(task: Task, requested: np.ndarray, evaluation, measured, row: int
         _ending(task, own) if steps < task.episode_length else None,
         own,
         # A mean descriptor has no path: those of the single states do not lead to it.
-        path[: steps + 1, row] if task.episode_descriptor == "final" else None,
+        batch.paths[: steps + 1, row] if task.episode_descriptor == "final" else None,
     )
 
 
@@ -134,8 +144,8 @@ def _ground(task: Task) -> float:
     return 0.0 if scene is None else shapes.ground(scene)
 
 
-def _outside(runner: Outside, network: MLP, policies: np.ndarray) -> tuple[Evaluation, Any]:
-    """Roll out policies [n, P] of a task outside of JAX. Both results are those of `_compiled`.
+def _outside(runner: Outside, network: MLP, policies: np.ndarray) -> _Batch:
+    """Roll out policies [n, P] of a task outside of JAX.
 
     The descriptor after the last step is that of the episode.
     """
@@ -144,15 +154,16 @@ def _outside(runner: Outside, network: MLP, policies: np.ndarray) -> tuple[Evalu
     path = np.concatenate([found.transitions.state_descriptor, found.descriptors[None]])
     for row, steps in enumerate(found.steps):
         path[steps:, row] = found.descriptors[row]
-    return found._replace(transitions=None), (poses, path)
+    fitness, valid, steps = map(np.asarray, (found.fitness, found.valid, found.steps))
+    return _Batch(fitness, valid, steps, np.asarray(found.descriptors), poses, path)
 
 
 @functools.lru_cache(maxsize=8)
 def _compiled(task: Task, network: MLP, shown: int):
     """Return a compiled function that rolls out policies [n, P] on a task.
 
-    The function returns the evaluation of all policies and, for the first ones, `shown` of them,
-    the poses [T, shown, B, 7] of the bodies and the descriptors [T, shown, D] of the states.
+    It returns the fields of a `_Batch` as a tuple. The poses and paths are those of the first
+    `shown` policies.
     """
     scene = scene_of(task)
 
@@ -160,7 +171,6 @@ def _compiled(task: Task, network: MLP, shown: int):
         """Return the poses [B, 7] of the bodies, None without a scene, and the descriptor [D]."""
         return None if scene is None else scene.poses(state), state.descriptor
 
-    @jax.jit
     def run(policies):
         # All robots use one key: in a stochastic task, elite and actor start in the same state.
         keys = jnp.repeat(jax.random.key(0)[None], len(policies), axis=0)
@@ -172,12 +182,14 @@ def _compiled(task: Task, network: MLP, shown: int):
             measure,
         )
         start = jax.vmap(lambda key: measure(task.reset(key)))(keys[:shown])
-        measured = jax.tree.map(
+        poses, paths = jax.tree.map(
             lambda a, b: jnp.concatenate([a[None], b[:, :shown]]), start, measured
         )
-        return evaluation._replace(transitions=None), measured
+        found = evaluation
+        return found.fitness, found.valid, found.steps, found.descriptors, poses, paths
 
-    return run
+    shape = jax.ShapeDtypeStruct((padded_size(shown), network.size), jnp.float32)
+    return kept.program(task, f"rollout of {shown}, {network}", run, shape)
 
 
 def actor_request(result: SeedResult, requested: np.ndarray) -> RecordingRequest | None:
@@ -190,11 +202,19 @@ def actor_request(result: SeedResult, requested: np.ndarray) -> RecordingRequest
         return None
     learner, problem = actor.algorithm.main_td3, actor.algorithm.problem
     assert learner is not None
-    # With the descriptor folded into its weights, the actor is an ordinary policy.
-    condition = problem.normalise(jnp.asarray(requested)[None])
-    policy = networks.fold(learner.actor, jnp.asarray(actor.parameters), condition)[0]
+    policy = _folded(learner.actor, problem, actor.parameters, requested)
     network = networks.folded(learner.actor, problem.descriptor_size)
     return RecordingRequest(network, np.asarray(policy), requested)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _folded(actor: MLP, problem: Problem, parameters: np.ndarray, requested: np.ndarray):
+    """Return the policy [P] that acts as an actor does when it is asked for a descriptor [D].
+
+    With the descriptor folded into its weights, the actor is an ordinary policy.
+    """
+    condition = problem.normalise(jnp.asarray(requested)[None])
+    return networks.fold(actor, jnp.asarray(parameters), condition)[0]
 
 
 def pack_poses(poses: np.ndarray) -> dict[str, Any]:
