@@ -48,19 +48,6 @@ def test_help_of_a_command_loads_nothing_heavy(command):
         (["study", "smoke", "--only"], ["--only needs at least one value", "study --help"]),
         (["study", "--only", "--dry-run", "smoke"], ["--only needs at least one value"]),
         (["resume", "run", "--log", "--device", "cpu"], ["--log needs at least one value"]),
-        (
-            ["train", "--pretrained", "ant_omni"],
-            ["option '--pretrained' of 'train'", "elites pretrained MODEL", "--start-from RUN"],
-        ),
-        (
-            ["train", "ant_omni", "--pretrained=ant_omni"],
-            ["unknown option '--pretrained' of 'train'"],
-        ),
-        (
-            ["resume", "--pretrained", "ant_omni"],
-            ["option '--pretrained' of 'resume'", "evaluate, calibrate, plot, render, export,"],
-        ),
-        (["unpack", "file.zip", "--pretrained", "x"], ["unknown option '--pretrained'"]),
         (["taks"], ["unknown command 'taks'", "'tasks'?", *cli.COMMANDS]),
         (["--verison"], ["unknown option '--verison'", "'--version'?"]),
     ],

@@ -113,7 +113,6 @@ def _parse(arguments: Sequence[str]) -> Callable[[], int | None]:
         raise ValueError(
             f"unknown {kind} '{name}'.{suggestion(name, known)} Known {kind}s: {', '.join(known)}"
         )
-    _refuse_model(name, rest)
     if name == "train":
         return parsing.parse(name, train.Train, rest, default=train.Train.defaults(rest))
     rest, prepare = pretrained.with_model(name, rest)
@@ -126,22 +125,6 @@ def _parse(arguments: Sequence[str]) -> Callable[[], int | None]:
         return call()
 
     return run
-
-
-def _refuse_model(name: str, arguments: Sequence[str]) -> None:
-    """Raise a ValueError if a command that cannot use a trained model is given --pretrained."""
-    option = pretrained.OPTION
-    given = any(word.partition("=")[0] == option for word in arguments)
-    if not given or name in pretrained.READERS:
-        return
-    if name == "train":
-        instead = (
-            "To start from a model's elites, give the directory that 'elites pretrained MODEL' "
-            "prints: --start-from RUN"
-        )
-    else:
-        instead = f"Commands that have it: {', '.join(pretrained.READERS)}"
-    raise ValueError(f"unknown option '{option}' of '{name}'. {instead}")
 
 
 def _help() -> str:
