@@ -150,7 +150,8 @@ def test_words_choose_a_part(tmp_path):
         ("arm_rech", "no such task or algorithm. Did you mean 'arm_reach'?"),
         ("pga_me", "It has point_omni, arm_reach, me, dcg_me; or seeds"),
         ("3-4", "--only 3-4: the plan has the seeds 0 to 3"),
-        ("2-1", "--only 2-1: the plan has the seeds 0 to 3"),
+        ("2-1", "--only 2-1: an empty range of seeds. Did you mean 1-2?"),
+        ("5-3", "--only 5-3: an empty range of seeds. Did you mean 3-5?"),
     ],
 )
 def test_words_that_choose_nothing_are_refused(tmp_path, word, message):

@@ -184,7 +184,15 @@ def test_refusals(arguments, message):
 
 def test_a_run_is_not_a_study(finished):
     said = complaint(elites("report", finished / "runs" / RUNS[0]), 2)
-    assert "a run, not a study" in said
+    assert "a run, not a study, which has a file plan.json" in said
+
+
+def test_a_folder_without_a_plan_is_refused_with_the_files_that_were_looked_for(finished, tmp_path):
+    for arguments in ((tmp_path,), (finished, "--join", tmp_path)):
+        assert complaint(elites("report", *arguments), 2).endswith(
+            f"{tmp_path}: neither a study, which has a file plan.json, nor a folder of recorded "
+            "tables, which has a file plan.toml"
+        )
 
 
 # -------------------------------------------------------------------------------------- the report

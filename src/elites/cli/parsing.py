@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import io
 import itertools
 import os
@@ -30,6 +31,7 @@ def parse(
     ValueError with a message of one line if the arguments are wrong. `advice` is the sentence that
     follows if there is one argument too many, in place of a pointer to the help.
     """
+    _refuse_empty_lists(name, command, arguments)
     # tyro reads a default of None as "nothing is required".
     given = {} if default is None else {"default": default}
     run = functools.partial(
@@ -55,6 +57,19 @@ def parse(
         run(args=["--help"])
     options = re.findall(r"--[a-z][\w.-]*", page.getvalue())
     raise ValueError(f"{_about_unknown(name, unknown, options)} See 'elites {name} --help'")
+
+
+def _refuse_empty_lists(name: str, command: Any, arguments: Sequence[str]) -> None:
+    """Raise a ValueError if an option of a function that takes several values is given none.
+
+    tyro would read it as if it were not given, and `study PLAN --only` would run the whole plan.
+    """
+    if isinstance(command, type):
+        return
+    lists = [p.name for p in inspect.signature(command).parameters.values() if p.default == ()]
+    for word, following in itertools.zip_longest(arguments, arguments[1:], fillvalue="--"):
+        if word.removeprefix("--") in lists and word.startswith("--") and following[:2] == "--":
+            raise ValueError(f"{word} needs at least one value. See 'elites {name} --help'")
 
 
 @contextlib.contextmanager

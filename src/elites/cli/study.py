@@ -13,10 +13,13 @@ from elites import packages, trust
 from elites.cli.common import STOPPED, program, shown
 from elites.output import say, warn, write
 from elites.runs import directory as directories
+from elites.runs.directory import RunDirectory
 from elites.words import counted, listed, plain, quoted
 
 if TYPE_CHECKING:
+    from elites.study.recorded import Folder
     from elites.study.scheduler import Result
+    from elites.study.study import Study
 
 
 def study(
@@ -169,8 +172,7 @@ def report(
     from elites.study import study as studies
     from elites.study.recorded import Folder
 
-    sources = [Folder(path) if Folder(path).exists() else studies.existing(path)
-               for path in (study, *join)]  # fmt: skip
+    sources = [_results(path) for path in (study, *join)]
     if isinstance(sources[0], Folder):
         directories.refuse_links(study, r"report(/(?s:.*))?", "folder")
     packages.require("scipy", extra="study", purpose="a report")
@@ -182,3 +184,21 @@ def report(
     for path in add:
         collect.add_imported(studies.existing(study), path)
     print(reporting.write(*sources))
+
+
+def _results(path: Path) -> Study | Folder:
+    """Return the study or the folder of recorded tables at a path.
+
+    Raises a ValueError that names the files that were looked for if there is neither.
+    """
+    from elites.study import recorded
+    from elites.study import study as studies
+
+    if (folder := recorded.Folder(path)).exists():
+        return folder
+    if path.is_dir() and not (studies.Study(path).exists() or RunDirectory(path).exists()):
+        raise ValueError(
+            f"{path}: neither a study, which has a file {studies.PLAN}, nor a folder of recorded "
+            f"tables, which has a file {recorded.PLAN}"
+        )
+    return studies.existing(path)

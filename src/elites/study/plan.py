@@ -131,7 +131,11 @@ def part(plan: Plan, words: Sequence[str]) -> Part:
         if found := re.fullmatch(r"(\d+)(?:-(\d+))?", word):
             some = range(int(found[1]), int(found[2] or found[1]) + 1)
             inside = plan.seed_numbers
-            if not some or some[0] not in inside or some[-1] not in inside:
+            if not some:
+                raise ValueError(
+                    f"--only {word}: an empty range of seeds. Did you mean {found[2]}-{found[1]}?"
+                )
+            if some[0] not in inside or some[-1] not in inside:
                 raise ValueError(
                     f"--only {word}: the plan has the seeds {inside[0]} to {inside[-1]}"
                 )

@@ -166,14 +166,14 @@ def _item(where: str, entry: Any) -> Item:
 def existing(path: Path) -> Study:
     """Return the study in the directory at a path.
 
-    If there is no study, raises a ValueError that says what the path holds instead.
+    If there is no study, raises a ValueError that says which file is missing.
     """
     study = Study(path)
     if not path.exists():
         raise ValueError(f"{path}: no such directory. Start a study with 'elites study PLAN'")
     if not study.exists():
         kind = "a run, not a study" if RunDirectory(path).exists() else "not a study"
-        raise ValueError(f"{path}: {kind}, it has no {PLAN}")
+        raise ValueError(f"{path}: {kind}, which has a file {PLAN}")
     directories.refuse_links(path, _LAYOUT, "study")
     return study
 
