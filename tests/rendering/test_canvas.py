@@ -173,7 +173,7 @@ def test_a_shadow_lies_away_from_the_light_and_ends_with_the_frame():
 def test_a_trail_stays():
     floor, plain = squares(), squares().frame(*NOTHING)
     line = np.array([[[-0.5, 0.0], [0.5, 0.0]]])
-    floor.trails(line, 0.1, BLUE, 1.0)
+    floor.trails(line[None], 0.1, BLUE[None], 1.0)
     for _ in range(2):
         changed = np.abs(floor.frame(*NOTHING) - plain).max(0) > 20
         (x, y), _ = floor._camera.project(np.array([0.25, 0.0, 0.0]))

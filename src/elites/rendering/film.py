@@ -168,7 +168,7 @@ def following(
         floor = Floor(camera, seen, stage.ground)
         walked = take.poses[: frame + 1 : _TRAIL_STEPS, 0, :2][-_TRAIL_SEGMENTS:]
         segments = np.stack([walked[:-1], walked[1:]], 1)
-        floor.trails(segments, 0.06 * radius, take.colours[0], _TRAIL_ALPHA)
+        floor.trails(segments[None], 0.06 * radius, take.colours[:1], _TRAIL_ALPHA)
         yield _finished(caption.on(stage.draw(camera, floor, frame)))
 
 
@@ -197,10 +197,11 @@ def together(
     caption = Caption(takes[0].title if len(takes) == 1 else "", size)
     width = max(0.06 * own, 0.006 * world)
     for number, frame in enumerate(frames):
-        for take in takes:
-            if frame < len(take.poses):
-                walked = take.poses[None, [before, frame], 0, :2]
-                floor.trails(walked, width, take.colours[0], _TRAIL_ALPHA)
+        moving = [take for take in takes if frame < len(take.poses)]
+        if moving:
+            walked = np.array([take.poses[[before, frame], 0, :2] for take in moving])
+            colours = np.array([take.colours[0] for take in moving])
+            floor.trails(walked[:, None], width, colours, _TRAIL_ALPHA)
         before = frame
         if number >= skipped:
             yield _finished(caption.on(stage.draw(camera, floor, frame)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -79,11 +80,16 @@ class Floor:
         for plane, change in zip(self._picture, seen.change, strict=True):
             plane[seen.top :] += change * squares
 
-    def trails(self, segments: np.ndarray, width: float, colour: np.ndarray, alpha: float) -> None:
-        """Draw lines of a width in metres along segments [n, 2, 2] of the floor. They stay."""
-        rows, columns, coverage = self._covered(segments, np.full(len(segments), width / 2))
-        target = self._picture[:, rows, columns]
-        target += alpha * coverage * (colour.astype(np.float32)[:, None, None] - target)
+    def trails(self, segments: np.ndarray, width: float, colours: np.ndarray, alpha: float) -> None:
+        """Draw trails of a width in metres along segments [m, n, 2, 2] of the floor. They stay.
+
+        There are m trails of n segments each, with colours [m, 3].
+        """
+        covers = self._covers(segments, np.full(segments.shape[:2], width / 2))
+        tints = colours.astype(np.float32)[..., None, None]
+        for (rows, columns, coverage), tint in zip(covers, tints, strict=True):
+            target = self._picture[:, rows, columns]
+            target += alpha * coverage * (tint - target)
 
     def frame(self, ends: np.ndarray, radii: np.ndarray) -> np.ndarray:
         """Return a picture [3, height, width] of the floor, its trails and shadows.
@@ -91,39 +97,36 @@ class Floor:
         The shadows are those of capsules with ends [n, 2, 3].
         """
         moved = ends - LIGHT * ((ends[..., 2:] - self._ground) / LIGHT[2])
-        rows, columns, coverage = self._covered(moved[..., :2], radii)
+        ((rows, columns, coverage),) = self._covers(moved[None, ..., :2], radii[None])
         picture = self._picture.copy()
         picture[:, rows, columns] *= 1 - _SHADOW * coverage
         return picture
 
-    def _covered(self, segments: np.ndarray, radii: np.ndarray) -> _Cover:
-        """Return the part of the picture that strips on the floor cover.
+    def _covers(self, segments: np.ndarray, radii: np.ndarray) -> Iterator[_Cover]:
+        """Yield what each of m groups of strips on the floor covers.
 
-        Strips have round ends, and go along segments [n, 2, 2].
+        Strips have round ends, and go along segments [m, n, 2, 2]. Their radii are [m, n].
         """
+        groups, each = radii.shape
+        segments, radii = segments.reshape(-1, 2, 2), radii.reshape(-1)
         corners = np.array([(1, 1), (1, -1), (-1, 1), (-1, -1)]) * radii[:, None, None, None]
         around = (segments[:, :, None] + corners).reshape(len(segments), 8, 2)
         heights = np.full((*around.shape[:2], 1), self._ground)
         places, depths = self._camera.project(np.concatenate([around, heights], -1))
-        ahead = depths.min(1) > 0
-        places, segments, radii = places[ahead], segments[ahead], radii[ahead]
-        top, (width, height) = self._seen.top, self._camera.size
-        pixels = rectangles.within(places.min(1), places.max(1), (width, height), top)
+        behind = (depths.min(1) <= 0)[:, None]
+        high = np.where(behind, -np.inf, places.max(1))  # strips behind the camera have no pixels
+        top, width = self._seen.top, self._camera.width
+        pixels = rectangles.within(places.min(1), high, self._camera.size, top)
         on_floor = (pixels.rows - top) * width + pixels.columns
         x = self._seen.x.take(on_floor) + self._x
         y = self._seen.y.take(on_floor) + self._y
         _, dx, dy = rectangles.to_segments(pixels, segments, x, y)
-        inverse = self._camera.focal / depths[ahead].mean(1)  # pixels in a metre
+        inverse = self._camera.focal / np.maximum(depths.mean(1), 1e-6)  # pixels in a metre
         edge, inverse = pixels.spread(radii * inverse + 0.5, inverse)
         coverage = np.clip(edge - np.sqrt(dx * dx + dy * dy) * inverse, 0, 1)
-        whole = np.zeros((height, width), np.float32)
-        for (rows, columns), (own,) in pixels.parts(coverage):
-            target = whole[rows, columns]
-            np.maximum(target, own, out=target)
-        left, upper = pixels.low.min(0, initial=width + height)
-        right, lower = pixels.high.max(0, initial=0)
-        rows, columns = slice(upper, lower), slice(left, right)
-        return _Cover(rows, columns, whole[rows, columns])
+        strips = [_Cover(*place, own) for place, (own,) in pixels.parts(coverage)]
+        for i in range(groups):
+            yield _joined([s for s in strips[i * each : (i + 1) * each] if s.coverage.size])
 
 
 class _Cover(NamedTuple):
@@ -132,6 +135,22 @@ class _Cover(NamedTuple):
     rows: slice
     columns: slice
     coverage: np.ndarray  # [h, w] from 0 to 1
+
+
+def _joined(covers: list[_Cover]) -> _Cover:
+    """Return what several strips cover together: in each pixel, the most that one of them does."""
+    if len(covers) == 1:
+        return covers[0]
+    top = min((cover.rows.start for cover in covers), default=0)
+    left = min((cover.columns.start for cover in covers), default=0)
+    bottom = max((cover.rows.stop for cover in covers), default=0)
+    right = max((cover.columns.stop for cover in covers), default=0)
+    whole = np.zeros((bottom - top, right - left), np.float32)
+    for rows, columns, coverage in covers:
+        target = whole[rows.start - top : rows.stop - top, columns.start - left :]
+        target = target[:, : coverage.shape[1]]
+        np.maximum(target, coverage, out=target)
+    return _Cover(slice(top, bottom), slice(left, right), whole)
 
 
 def _wave(x: np.ndarray, moved: np.floating, side: float, sharp: np.ndarray) -> np.ndarray:
