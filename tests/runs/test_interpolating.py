@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import elites
+from elites.runs import reducing
 from elites.runs.directory import RunDirectory
 from elites.training import interpolating
 from elites.viewer import data
-from program import ONE_LAYER, SMOKE, succeed
+from program import ONE_LAYER, SMOKE, complaint, succeed
 from program import elites as command
 
 
@@ -50,6 +51,28 @@ def test_requests_cover_the_space_and_results_are_those_of_the_actor(run, said):
     np.testing.assert_allclose(
         [row["error"] for row in rows], np.linalg.norm(place - wanted, axis=1), rtol=1e-4
     )
+
+
+def test_a_reduced_run_is_compared_with_its_whole_archive(run, said, tmp_path):
+    reducing.reduce(RunDirectory(run), tmp_path, elites=2, seed=1)
+    succeed("evaluate", tmp_path, "--interpolate", "--points", 100)
+    whole = [row for row in rows_of(run) if row["seed"] == 1]
+    few = rows_of(tmp_path)
+    for name in ("distance", "filled", "error"):
+        np.testing.assert_allclose([r[name] for r in few], [r[name] for r in whole], rtol=1e-5)
+    assert sum(row["filled"] for row in few) > 2
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (("--points", 50), "--points is for --interpolate: give both, or neither"),
+        (("--interpolate", "--points", 0), "--points must be between 1 and 1,000,000, got 0"),
+        (("--interpolate", "--points", 10**9), "and 1,000,000, got 1000000000"),
+    ],
+)
+def test_wrong_numbers_of_points_are_refused(run, given, text):
+    assert text in complaint(command("evaluate", run, *given), 2)
 
 
 def test_distances_are_those_to_the_nearest_elite(run, said):
@@ -114,7 +137,6 @@ def test_spread_requests_in_many_dimensions_are_even():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--interpolate", "--points", 0), "--points must be at least 1"),
         (("--interpolate", "--checkpoint", 12345), "12345"),
     ],
 )

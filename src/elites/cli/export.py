@@ -49,6 +49,7 @@ def export(
             contents as trusted. Needed for runs of other people.
     """
     directory = directories.existing(run)
+    directories.require_policy(directory, cell)
     _refuse_two_choices(archive, switcher, actor, cell, descriptor)
     if archive:
         return _export_archive(directory, output, archive, seed, checkpoint, trust_task)

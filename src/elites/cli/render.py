@@ -12,6 +12,8 @@ from elites.runs.config import seed_index
 from elites.words import amount, counted
 
 if TYPE_CHECKING:
+    from elites.runs.directory import RunDirectory
+    from elites.tasks.task import Task
     from elites.training import Elite, SeedResult
 
 _MOST = 400  # robots of a gallery
@@ -55,6 +57,7 @@ def render(
             contents as trusted. Needed for runs of other people.
     """
     directory = directories.existing(run)
+    directories.require_policy(directory, cell)
     _check(cell, descriptor, actor, beside, gallery, layout, size, speed)
     target = output or directory.figures / f"{_name(cell, descriptor, actor, beside, gallery)}.gif"
     if output is None:
@@ -64,20 +67,45 @@ def render(
     movie.check(target, replace=output is None)
     trusted_config(directory, trust_task)
     with helpers.Team(None if target.suffix == ".gif" else 0) as team:  # started before JAX
-        from elites.runs import job, kept, saved
+        result, task = _loaded(directory, seed, checkpoint)
+        from elites.runs import kept
         from elites.viewer import filming
 
-        job.choose_device("cpu")  # a GPU may be training
         with kept.keeping():
-            reader = saved.Reader(directory)
-            filming.drawable(reader.task)
-            results, _ = reader.load(checkpoint)
-            result = results.seed(results.best if seed is None else seed_index(results.seeds, seed))
             elites = _elites(result, cell, descriptor, gallery)
             casting = filming.cast(result, elites, descriptor, not actor, actor or beside)
-            film = filming.of(reader.task, casting, layout, size, speed)
+            film = filming.of(task, casting, layout, size, speed)
         written = movie.write(target, film, team)
     print(f"{target}: {counted(len(film.frames), 'picture')}, {amount(written)}")
+    if note := _kept_note(directory, bool(descriptor) and not actor, gallery):
+        print(note)
+
+
+def _loaded(
+    directory: RunDirectory, seed: int | None, checkpoint: int | None
+) -> tuple[SeedResult, Task]:
+    """Return the results of one seed of a run, and its task. Raises a ValueError without bodies."""
+    from elites.runs import job, kept, saved
+    from elites.viewer import filming
+
+    job.choose_device("cpu")  # a GPU may be training
+    with kept.keeping():
+        reader = saved.Reader(directory)
+        filming.drawable(reader.task)
+        results, _ = reader.load(checkpoint)
+    index = results.best if seed is None else seed_index(results.seeds, seed)
+    return results.seed(index), reader.task
+
+
+def _kept_note(directory: RunDirectory, nearest: bool, gallery: int | None) -> str:
+    """Return that a reduced run can film only the elites it has kept, or "" if that is enough.
+
+    `nearest` says whether the elite nearest to a descriptor was asked for.
+    """
+    kept = directories.kept_cells(directory)
+    if kept is None or not (nearest or (gallery or 0) > len(kept)):
+        return ""
+    return f"This run has kept {counted(len(kept), 'elite')} of its archive: others are not filmed"
 
 
 def _elites(result: SeedResult, cell, descriptor, gallery) -> list[Elite]:

@@ -13,12 +13,14 @@ from elites.runs.config import Device
 from elites.runs.directory import RunDirectory
 from elites.words import columns, counted
 
+_POINTS, _MOST_POINTS = 2500, 1_000_000  # requests of `evaluate --interpolate`
+
 
 def evaluate(
     run: RunPath,
     checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
     interpolate: bool = False,
-    points: int = 2500,
+    points: int = _POINTS,
     device: Device = "auto",
     trust_task: bool = False,
 ) -> None:
@@ -36,8 +38,10 @@ def evaluate(
             contents as trusted. Needed for runs of other people.
     """
     directory = directories.existing(run)
-    if points < 1:
-        raise ValueError(f"--points must be at least 1, got {points}")
+    if not 1 <= points <= _MOST_POINTS:
+        raise ValueError(f"--points must be between 1 and {_MOST_POINTS:,}, got {points}")
+    if points != _POINTS and not interpolate:
+        raise ValueError("--points is for --interpolate: give both, or neither")
     config = trusted_config(directory, trust_task)
     from elites.runs import evaluation, job
 

@@ -287,6 +287,17 @@ def kept_cells(run: RunDirectory) -> list[int] | None:
     return files.read_record(path, {}, optional=_OPTIONAL_FACTS).get(KEPT_CELLS)
 
 
+def require_policy(run: RunDirectory, cell: int | None) -> None:
+    """Raise a ValueError if a reduced run has not kept the policy of a cell."""
+    kept = kept_cells(run)
+    if kept is None or cell is None or cell in kept:
+        return
+    raise ValueError(
+        f"{run.path} has kept the policies of {len(kept)} cells, and cell {cell} is not one of "
+        f"them. They are {', '.join(map(str, kept))}"
+    )
+
+
 def _shown(value: Any) -> Any:
     """Return a fact for display: texts, alone or in a list, are shortened and made plain."""
     if isinstance(value, list):

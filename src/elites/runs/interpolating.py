@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from elites.runs import directory as directories
+from elites.runs import snapshots
 from elites.runs.directory import RunDirectory
 from elites.runs.evaluation import numbered, write_csv
 from elites.runs.logs import read_table
@@ -35,13 +37,18 @@ def interpolate(run: RunDirectory, checkpoint: int | None, points: int) -> tuple
     """Measure the actor of a run's checkpoint between its elites and write the tables. Loads JAX.
 
     Returns the `Interpolated` and the iteration of the checkpoint. `checkpoint` is the iteration,
-    by default the newest one. About `points` requests are made to each actor.
+    by default the newest one. About `points` requests are made to each actor. A reduced run has the
+    policies of few elites, but the distances are those to the elites of the whole archive.
     """
     from elites.runs import job, saved
+    from elites.training import interpolating
 
     with job.memory_errors_explained():
         results, iteration = saved.load_checkpoint(run, checkpoint)
         found = results.interpolate(points)
+    whole = None if directories.kept_cells(run) is None else snapshots.at(run, iteration)
+    if whole is not None:
+        found = interpolating.beside(found, whole["fitness"], whole["descriptors"])
     run.interpolation.mkdir(exist_ok=True)
     _write(run, results.seeds, found, iteration)
     return found, iteration

@@ -57,9 +57,8 @@ def interpolate(
     weights = np.array(problem.weights, np.float32)
     centroids = np.asarray(archive.centroids[0])
     cells, _ = _nearest(requests, centroids, weights)
-    filled = np.isfinite(np.asarray(archive.fitness))
     reached = np.asarray(found.descriptors)
-    return Interpolated(
+    measured = Interpolated(
         problem,
         _spacing(centroids, weights),
         requests,
@@ -68,14 +67,23 @@ def interpolate(
         np.asarray(found.fitness),
         np.asarray(found.valid),
         np.linalg.norm(weights * (reached - requests), axis=-1),
-        np.stack(
-            [
-                _nearest(requests, np.asarray(archive.descriptors[i])[filled[i]], weights)[1]
-                for i in range(seeds)
-            ]
-        ),
-        filled[:, cells],
+        np.full(reached.shape[:2], np.inf),
+        np.zeros(reached.shape[:2], bool),
     )
+    return beside(measured, np.asarray(archive.fitness), np.asarray(archive.descriptors))
+
+
+def beside(found: Interpolated, fitness: np.ndarray, descriptors: np.ndarray) -> Interpolated:
+    """Return results with the distances of the requests to the elites of other archives.
+
+    The archives have `fitness` [seeds, C], -inf in empty cells, and `descriptors` [seeds, C, D].
+    """
+    filled, weights = np.isfinite(fitness), np.array(found.problem.weights, np.float32)
+    distance = [
+        _nearest(found.requests, of_seed[cells], weights)[1]
+        for of_seed, cells in zip(descriptors, filled, strict=True)
+    ]
+    return dataclasses.replace(found, distance=np.stack(distance), filled=filled[:, found.cells])
 
 
 def spread(problem: Problem, points: int) -> np.ndarray:
