@@ -12,7 +12,7 @@ import elites
 from elites.runs.directory import RunDirectory
 from elites.training import interpolating
 from elites.viewer import data
-from program import ONE_LAYER, SMOKE, succeed
+from program import ONE_LAYER, SMOKE, complaint, succeed
 from program import elites as command
 
 
@@ -32,6 +32,11 @@ def said(run):
 def rows_of(run, name: str = "requests") -> list[dict[str, float]]:
     with (run / "interpolation" / f"{name}.csv").open() as file:
         return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+
+
+def test_points_need_interpolate(finished):
+    line = complaint(command("evaluate", finished, "--points", 5), 2)
+    assert line == "elites: --points is for --interpolate"
 
 
 def test_requests_cover_the_space_and_results_are_those_of_the_actor(run, said):

@@ -18,7 +18,7 @@ def evaluate(
     run: RunPath,
     checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
     interpolate: bool = False,
-    points: int = 2500,
+    points: Annotated[int | None, shown("INT", "2500")] = None,
     device: Device = "auto",
     trust_task: bool = False,
 ) -> None:
@@ -36,6 +36,9 @@ def evaluate(
             contents as trusted. Needed for runs of other people.
     """
     directory = directories.existing(run)
+    if points is not None and not interpolate:
+        raise ValueError("--points is for --interpolate")
+    points = 2500 if points is None else points
     if points < 1:
         raise ValueError(f"--points must be at least 1, got {points}")
     config = trusted_config(directory, trust_task)
