@@ -26,7 +26,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path for writing, which replaces `path` when the `with` block succeeds.
 
     If the block fails, the temporary file is removed. Its name contains the process id, so that two
-    processes can write the same file.
+    processes can write the same file. Errors of the operating system name `path`.
     """
     temporary = path.with_name(f".{path.stem}.writing-{this_process()}{path.suffix}")
     try:
@@ -37,8 +37,11 @@ def replacing(path: Path) -> Iterator[Path]:
                 os.fsync(file.fileno())
         os.replace(temporary, path)
         sync_directory(path.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        if isinstance(error, OSError) and str(error.filename) == str(temporary):
+            error.filename = str(path)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
 
 

@@ -143,10 +143,19 @@ def test_without_a_compiler_the_file_is_written_and_the_command_says_so(
     assert (tmp_path / "policy.c").exists()
 
 
+def test_a_compiler_that_fails_is_one_line_without_temporary_names(
+    conditioned, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CC", "false")
+    line = complaint(command("export", conditioned, tmp_path / "p.c"), 1)
+    assert line == "elites: false cannot compile the exported C file: nothing was said"
+    assert list(tmp_path.iterdir()) == []
+
+
 @needs_compiler
 def test_a_file_that_does_not_compile_is_named(tmp_path):
     (tmp_path / "policy.c").write_text("int policy = ;\n")
-    with pytest.raises(RunError, match=r"policy.c: cc cannot compile it: "):
+    with pytest.raises(RunError, match="cc cannot compile the exported C file: "):
         c_source.run(tmp_path / "policy.c", {"observation": np.zeros((1, 1))})
 
 

@@ -118,9 +118,9 @@ def test_the_example_of_the_docs_needs_no_jax(conditioned, tmp_path):
     [
         (("policy.txt",), "must end in .onnx, .safetensors, .c or .h"),
         (("p.onnx", "--actor", "--cell", 3), "--cell names an elite"),
-        (("p.onnx", "--cell", 99), "does not exist: there are 32"),
+        (("p.onnx", "--cell", 99), "does not exist. Cells have the numbers 0 to 31"),
         (("p.onnx", "--seed", 9), "the run has no seed 9. Its seeds are 0, 1"),
-        (("p.onnx", "--descriptor", 1, 2, 3), "2 entries"),
+        (("p.onnx", "--descriptor", 1, 2, 3), "a descriptor has 2 entries, got 3"),
         (("p.onnx", "--checkpoint", 5), "no checkpoint of iteration 5; kept: 8, 9"),
     ],
 )
@@ -129,6 +129,18 @@ def test_bad_choices_are_refused(conditioned, tmp_path, options, words):
     line = complaint(command("export", conditioned, tmp_path / name, *rest), 2)
     assert words in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_cell_names_cells_with_an_elite(conditioned, tmp_path):
+    filled = [elite.cell for elite in elites.load(conditioned).archive]
+    empty = next(cell for cell in range(32) if cell not in filled)
+    line = complaint(command("export", conditioned, tmp_path / "p.c", "--cell", empty), 2)
+    said, _, rest = line.partition(f"cell {empty} is empty. These have an elite: ")
+    numbers = [int(number) for number in re.findall(r"\d+", rest)]
+    assert said == "elites: "
+    assert set(numbers[:-1]) < set(filled)
+    assert numbers[:-1] == sorted(filled)[:8]
+    assert rest.endswith(f" and {len(filled) - 8} others")
 
 
 def test_the_cpu_is_used_because_a_gpu_may_be_training(finished, tmp_path):

@@ -316,6 +316,9 @@ def stop(iteration, metrics):
     if iteration >= 2 and metrics["qd_score"].shape == (1,):
         raise elites.StopTraining
 
+def short(iteration):
+    pass
+
 def fail(iteration, metrics):
     return metrics["no such metric"]
 
@@ -359,7 +362,8 @@ def test_callbacks_get_the_metrics_and_end_training(file, tmp_path):
 @pytest.mark.parametrize(
     ("name", "code", "words"),
     [
-        ("FILE:fail", 1, "callback 'fail' failed: KeyError: 'no such metric' (FILE, line 19)"),
+        ("FILE:fail", 1, "callback 'fail' failed: KeyError: 'no such metric' (FILE, line 22)"),
+        ("FILE:short", 2, "but 'short' of FILE is not: too many positional arguments"),
         ("FILE:number", 2, "must be a function of (iteration, metrics), but FILE has an"),
         ("FILE:none", 2, "but FILE has nothing of that name for 'none'"),
         ("FILE", 2, "a callback of your own is given as FILE.py:FUNCTION, got 'FILE'"),

@@ -234,6 +234,28 @@ def test_what_a_killed_unpacking_left_is_removed_by_the_next(packed, tmp_path):
     assert sorted(tmp_path.glob(".unpacking-*")) == sorted([other, theirs])
 
 
+def test_a_run_is_packed_once_and_into_a_directory_that_exists(run, tmp_path):
+    target = tmp_path / "packed.zip"
+    succeed("pack", run, "--output", target)
+    before = target.read_bytes()
+    line = complaint(elites("pack", run, "--output", target), 2)
+    assert line == f"elites: {target} exists already. Choose another --output"
+    assert target.read_bytes() == before
+    line = complaint(elites("pack", run, "--output", tmp_path / "away" / "packed.zip"), 2)
+    assert line == f"elites: {tmp_path / 'away'}: no such directory to write packed.zip to"
+
+
+def test_errors_of_the_system_name_the_file_that_was_asked_for(run, tmp_path, monkeypatch):
+    """Not the temporary file that is written first."""
+
+    def refusing(path, *_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(zipfile, "ZipFile", refusing)
+    line = complaint(elites("pack", run, "--output", tmp_path / "packed.zip"), 1)
+    assert line == f"elites: {tmp_path / 'packed.zip'}: Permission denied"
+
+
 def test_the_command_after_unpacking_works_in_a_shell(packed, tmp_path):
     done = succeed("unpack", packed, "--output", tmp_path / "my run")
     assert f"info '{tmp_path / 'my run'}'" in done.stdout

@@ -141,6 +141,9 @@ def _with_option(text: str, command: str) -> str:
     if kind and option and given:
         wanted = "a whole number" if "int" in kind[0] else "a number"
         text = f"{option[1]} must be {wanted}, got '{given[1]}'."
+    elif wrong := re.match(r"invalid choice ('.*') for argument '(--\S+)'.* one of \((.*)\)", text):
+        known = [choice.strip("' ") for choice in wrong[3].split(",")]
+        text = f"{wrong[2]} must be {', '.join(known[:-1])} or {known[-1]}, got {wrong[1]}."
     elif option and (several := re.search(r"Could not find valid parse for .*\[(.*)\]", text)):
         text = f"{option[1]} does not accept {several[1].replace(',', '')}."
     return f"{text} See 'elites {command} --help'"

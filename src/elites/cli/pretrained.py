@@ -55,7 +55,7 @@ def pretrained(
     if model in (known := installing.models()):
         print("\n".join(_explained(known[model])))
     print(f"installed in {directory}")
-    print(f"see '{program()} view {OPTION} {quoted(model)}'")
+    print(f"to look at it: {program()} view {OPTION} {quoted(model)}")
 
 
 def with_model(

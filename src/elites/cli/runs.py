@@ -20,7 +20,7 @@ def evaluate(
     run: RunPath,
     checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
     interpolate: bool = False,
-    points: int = _POINTS,
+    points: Annotated[int | None, shown("INT", str(_POINTS))] = None,
     device: Device = "auto",
     trust_task: bool = False,
 ) -> None:
@@ -38,10 +38,11 @@ def evaluate(
             contents as trusted. Needed for runs of other people.
     """
     directory = directories.existing(run)
+    if points is not None and not interpolate:
+        raise ValueError("--points is for --interpolate: give both, or neither")
+    points = _POINTS if points is None else points
     if not 1 <= points <= _MOST_POINTS:
         raise ValueError(f"--points must be between 1 and {_MOST_POINTS:,}, got {points}")
-    if points != _POINTS and not interpolate:
-        raise ValueError("--points is for --interpolate: give both, or neither")
     config = trusted_config(directory, trust_task)
     from elites.runs import evaluation, job
 

@@ -63,7 +63,7 @@ def unpack(
 
     target = output or _named(file).with_suffix("")
     sharing.unpack(file, target, max_size)
-    print(f"{target}: see '{program()} info {quoted(target)}'")
+    print(f"{target}: unpacked. To see what it holds: {program()} info {quoted(target)}")
 
 
 def _named(path: Path) -> Path:

@@ -171,7 +171,7 @@ def run(path: Path, inputs: dict[str, np.ndarray]) -> np.ndarray:
         )
         if done.returncode:
             said = (done.stderr.strip().splitlines() or ["nothing was said"])[0]
-            raise RunError(f"{path.name}: {compiler()[0]} cannot compile it: {said}")
+            raise RunError(f"{compiler()[0]} cannot compile the exported C file: {said}")
         return _call(ctypes.CDLL(str(library)), inputs)
 
 

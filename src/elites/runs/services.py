@@ -6,6 +6,7 @@ continues it. Callbacks are functions (iteration, metrics), named as FILE.py:FUN
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,9 +49,21 @@ def check(config: Config, resumed: bool = False) -> None:
 
 
 def load_callbacks(names: Sequence[str]) -> list[Callback]:
-    """Return the callbacks that references name. Runs their files."""
+    """Return the callbacks that references name. Runs their files.
+
+    Raises a ValueError if one cannot be called with an iteration and its metrics.
+    """
     what = "a callback must be a function of (iteration, metrics)"
-    return [Callback(name, references.load_function(name, what)) for name in names]
+    found = [Callback(name, references.load_function(name, what)) for name in names]
+    for name, function in found:
+        try:
+            inspect.signature(function).bind(1, {})
+        except TypeError as error:
+            where, _, called = name.rpartition(":")
+            raise ValueError(f"{what}, but '{called}' of {where} is not: {error}") from None
+        except ValueError:  # Python does not know the arguments, such as those of some built-ins
+            continue
+    return found
 
 
 def call(callbacks: Sequence[Callback], iteration: int, metrics: dict[str, np.ndarray]) -> bool:

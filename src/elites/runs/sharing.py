@@ -82,9 +82,11 @@ def pack_small(run: RunDirectory, output: Path) -> None:
 
 
 def _refuse_output(output: Path) -> None:
-    """Raise a ValueError if the zip file to write exists already."""
+    """Raise a ValueError if the zip file to write exists already, or has no directory."""
     if output.exists():
         raise ValueError(f"{output} exists already. Choose another --output")
+    if not output.absolute().parent.is_dir():
+        raise ValueError(f"{output.parent}: no such directory to write {output.name} to")
 
 
 def _is_state(name: str) -> bool:

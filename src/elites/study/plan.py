@@ -180,6 +180,8 @@ def read(name: str) -> Plan:
         )
     if not path.exists():
         raise ValueError(f"{name}: no such file")
+    if path.is_dir():
+        raise ValueError(f"{name}: a directory, but a plan is a TOML file")
     values = files.read_toml(path)
     return from_values(values, name, files.read_text(path, error=ValueError, follow=True))
 

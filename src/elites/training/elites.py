@@ -18,9 +18,12 @@ from elites.core.networks import MLP
 from elites.core.types import Array
 from elites.interop import pyribs, qdax, tables
 from elites.interop.record import ArchiveData
+from elites.words import listed
 
 if TYPE_CHECKING:
     import pandas
+
+_SHOWN = 8  # cells that a message names
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -93,9 +96,12 @@ class Elites(Sequence[Elite]):
         """Return the elite of a cell. Raises a ValueError if the cell is empty or unknown."""
         total = len(self.arrays.fitness)
         if not 0 <= cell < total:
-            raise ValueError(f"cell {cell} does not exist: there are {total}")
+            raise ValueError(f"cell {cell} does not exist. Cells have the numbers 0 to {total - 1}")
         if not np.isfinite(self.arrays.fitness[cell]):
-            raise ValueError(f"cell {cell} is empty")
+            self._refuse_empty()
+            some = [str(i) for i in np.flatnonzero(np.isfinite(self.arrays.fitness))[:_SHOWN]]
+            more = [f"{len(self) - _SHOWN} others"] if len(self) > _SHOWN else []
+            raise ValueError(f"cell {cell} is empty. These have an elite: {listed(some + more)}")
         return self._elite(cell)
 
     def origin(self, cell: int) -> str:
@@ -226,5 +232,6 @@ def checked_descriptor(algorithm: Algorithm, descriptor: ArrayLike) -> Array:
     checked = jnp.asarray(descriptor, jnp.float32)
     size = algorithm.problem.descriptor_size
     if checked.shape[-1:] != (size,):
-        raise ValueError(f"a descriptor has {size} entries, got shape {tuple(checked.shape)}")
+        given = checked.shape[-1] if checked.ndim else "one number"
+        raise ValueError(f"a descriptor has {size} entries, got {given}")
     return checked
