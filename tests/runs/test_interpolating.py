@@ -35,11 +35,6 @@ def rows_of(run, name: str = "requests") -> list[dict[str, float]]:
         return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
 
-def test_points_need_interpolate(finished):
-    line = complaint(command("evaluate", finished, "--points", 5), 2)
-    assert line == "elites: --points is for --interpolate"
-
-
 def test_requests_cover_the_space_and_results_are_those_of_the_actor(run, said):
     rows = [row for row in rows_of(run) if row["seed"] == 0]
     trained = elites.load(run)
