@@ -22,6 +22,7 @@ _WALL = shapes.colour(shapes.WALL)
 _WALL_ALPHA = 0.6
 _TRAIL_ALPHA = 0.5
 _TRAIL_STEPS, _TRAIL_SEGMENTS = 4, 40  # of a robot that is followed
+_BOX_STEPS = 5  # frames between two at which the size of a robot is measured
 _SMALLEST = 0.045  # size of a robot in a world of many, as a share of the world's
 
 
@@ -153,10 +154,12 @@ def following(
         yield from together(setting, [take], frames, size, skipped)
         return
     stage, caption = _Stage(setting, [take]), Caption(take.title, size)
-    low, high = stage.robot.box(take.poses[0])
-    radius = max(float(np.linalg.norm(high - low)) / 2, 0.02)
-    path = _smoothed(take.poses[:, 0, :2] + ((low + high) / 2 - take.poses[0, 0, :3])[:2])
-    height = (low[2] + high[2]) / 2
+    boxes = np.array([stage.robot.box(pose) for pose in take.poses[::_BOX_STEPS]])  # [n, 2, 3]
+    low, high = boxes[:, 0], boxes[:, 1]
+    bottom, top = low[:, 2].min(), high[:, 2].max()  # of the whole film: a robot may jump or fall
+    radius = max(np.linalg.norm(high - low, axis=1).max() / 2, (top - bottom) / 2, 0.02)
+    path = _smoothed(take.poses[:, 0, :2] + ((low + high)[0] / 2 - take.poses[0, 0, :3])[:2])
+    height = (bottom + top) / 2
 
     def camera_at(frame: int) -> Camera:
         target = np.array([*path[min(frame, len(path) - 1)], height])

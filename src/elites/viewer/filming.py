@@ -5,6 +5,7 @@ choose -> Casting (who is shown)  ->  recordings (poses)  ->  pictures  ->  GIF 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
@@ -179,6 +180,14 @@ def _draw(
     if len(takes) == 1:
         return partial(film.following, setting, takes[0], size=size or SIZE)
     default = SIZE if len(takes) == 2 else PANEL
-    columns = min(int(np.ceil(np.sqrt(len(takes) * 1.3))), _COLUMNS)
-    columns = 2 if len(takes) == 2 else columns
+    columns = _columns(len(takes))
     return partial(film.side_by_side, setting, takes, size=size or default, columns=columns)
+
+
+def _columns(panels: int) -> int:
+    """Return the number of columns for some panels: a wide picture with few empty places."""
+    if panels == 2:
+        return 2
+    least, most = math.ceil(math.sqrt(panels)), math.ceil(math.sqrt(1.7 * panels))
+    choices = range(min(least, _COLUMNS), min(most, _COLUMNS) + 1)
+    return min(choices, key=lambda columns: -panels % columns)
