@@ -16,6 +16,7 @@ from elites.rendering import film, movie, shapes
 from elites.rendering.film import Film, Take
 from elites.rendering.helpers import Team
 from elites.tasks.scenes import Scene, scene_of
+from elites.viewer import filming
 
 SIZE = (96, 72)
 
@@ -49,6 +50,21 @@ def test_a_robot_that_is_followed_stays_in_the_middle():
     assert np.abs(middles - np.array(SIZE) / 2).max() < 16
     assert all(picture.dtype == np.uint8 for picture in pictures)
     assert (pictures[0] != pictures[-1]).any()  # the floor has moved
+
+
+def test_a_robot_that_jumps_stays_in_the_picture():
+    scene = ball()
+    take = rolling(scene)
+    take.poses[:, :, 2] += np.linspace(0.0, 2.0, len(take.poses))[:, None]
+    for picture in film.following(shapes.setting(scene), take, range(10), SIZE):
+        assert blue(picture)[:, 1].min() > 0  # its top; the path on the floor may leave the picture
+
+
+@pytest.mark.parametrize(
+    ("panels", "columns"), [(2, 2), (3, 3), (4, 2), (9, 3), (10, 5), (16, 4), (30, 6)]
+)
+def test_panels_leave_few_places_empty(panels, columns):
+    assert filming._columns(panels) == columns
 
 
 def test_robots_in_one_world_move_apart():
