@@ -22,7 +22,7 @@ _WALL = shapes.colour(shapes.WALL)
 _WALL_ALPHA = 0.6
 _TRAIL_ALPHA = 0.5
 _TRAIL_STEPS, _TRAIL_SEGMENTS = 4, 40  # of a robot that is followed
-_BOX_STEPS = 5  # frames between two at which the size of a robot is measured
+_BOXES = 50  # poses at which the size of a robot is measured
 _SMALLEST = 0.045  # size of a robot in a world of many, as a share of the world's
 
 
@@ -154,7 +154,8 @@ def following(
         yield from together(setting, [take], frames, size, skipped)
         return
     stage, caption = _Stage(setting, [take]), Caption(take.title, size)
-    boxes = np.array([stage.robot.box(pose) for pose in take.poses[::_BOX_STEPS]])  # [n, 2, 3]
+    sampled = np.linspace(0, len(take.poses) - 1, min(len(take.poses), _BOXES)).astype(int)
+    boxes = np.array([stage.robot.box(pose) for pose in take.poses[sampled]])  # [n, 2, 3]
     low, high = boxes[:, 0], boxes[:, 1]
     bottom, top = low[:, 2].min(), high[:, 2].max()  # of the whole film: a robot may jump or fall
     radius = max(np.linalg.norm(high - low, axis=1).max() / 2, (top - bottom) / 2, 0.02)
