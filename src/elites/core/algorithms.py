@@ -225,12 +225,8 @@ def progress_me(problem: Problem, hp: Hyperparameters) -> Algorithm:
     towards the target. Where the descriptor is a mean over steps, it is rewarded for outcomes.
     """
     quarter = _share(hp, 4, "progress_me")
-    rewarded = bool(hp.progress_weight) and problem.final_descriptor
-    discount, rate = hp.progress_discount, hp.progress_learning_rate
-    if discount is None:
-        discount = 0.95 if rewarded else 0.99
-    if rate is None:
-        rate = 1e-3 if rewarded else 3e-4
+    rewarded = hp.rewards_progress(problem.final_descriptor)
+    discount, rate = hp.progress_numbers(problem.final_descriptor).values()
     td3 = conditioned_td3(
         problem, hp, actor_hidden=hp.policy_hidden, lengthscale=0.1, discount=discount,
         batch_size=hp.progress_batch_size, actor_rate=rate, critic_rate=rate,

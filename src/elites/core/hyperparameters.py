@@ -246,6 +246,22 @@ class Hyperparameters:
         """Number of cells of the archive, those of the grid if there is one."""
         return math.prod(self.grid) if self.grid else self.cells
 
+    def rewards_progress(self, final_descriptor: bool) -> bool:
+        """Return whether `progress_me` rewards progress, and not only the outcome of an episode.
+
+        `final_descriptor` says whether the descriptor of an episode is that of its last step.
+        """
+        return bool(self.progress_weight) and final_descriptor
+
+    def progress_numbers(self, final_descriptor: bool) -> dict[str, float]:
+        """Return the discount and the learning rate of `progress_me`, keyed by hyperparameter.
+
+        Those that are None get the numbers for what is rewarded, see `rewards_progress`.
+        """
+        discount, rate = (0.95, 1e-3) if self.rewards_progress(final_descriptor) else (0.99, 3e-4)
+        usual = {"progress_discount": discount, "progress_learning_rate": rate}
+        return {n: v if getattr(self, n) is None else getattr(self, n) for n, v in usual.items()}
+
     @classmethod
     def of(cls, values: Mapping[str, Value], arguments: Sequence[str] = ()) -> Hyperparameters:
         """Return the paper's hyperparameters with some values replaced.

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from elites import presets
 from elites.core import catalogue
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
@@ -49,8 +50,7 @@ def describe(run: RunDirectory) -> str:
         size=f"{size / 1e6:,.1f} MB",
     )
     lines += _rows(**_machine(run))
-    changed = _changed(config)
-    lines += _rows(**{"not the paper's": ", ".join(changed) or "nothing"})
+    lines += _rows(**{"not the default": ", ".join(_changed(run, config)) or "nothing"})
     if os.path.lexists(run.evaluation / "metrics.csv"):
         lines += [
             "",
@@ -123,12 +123,17 @@ def _sources(sessions: Sequence[Mapping[str, Any]]) -> str:
     return ", then ".join(dict.fromkeys(filter(None, texts)))
 
 
-def _changed(config: configs.Config) -> list[str]:
-    """Return texts such as "hp.cells 256", one for each setting that differs from the paper's.
+def _changed(run: RunDirectory, config: configs.Config) -> list[str]:
+    """Return texts such as "hp.cells 256", one for each setting that differs from the default.
 
-    Compares the hyperparameters and the number of evaluations.
+    Compares the hyperparameters and the number of evaluations with the preset that the task has by
+    default. A hyperparameter that is None there equals the number that it stands for.
     """
-    paper = configs.flat(configs.preset("paper", config.task))
-    shown = configs.flat(config)
+    usual = configs.preset(presets.default(config.task), config.task)
+    default, shown = configs.flat(usual), configs.flat(config)
+    facts = directories.read_facts(run) if os.path.lexists(run / FACTS) else {}
+    final = facts.get("episode_descriptor")  # older runs do not have it
+    numbers = usual.hp.progress_numbers(final == "final") if final else {}
+    meant = default | {f"hp.{name}": value for name, value in numbers.items()}
     names = [name for name in shown if name.startswith("hp.") or name == "evaluations"]
-    return [f"{name} {shown[name]}" for name in names if shown[name] != paper[name]]
+    return [f"{n} {shown[n]}" for n in names if shown[n] not in (default[n], meant[n])]
