@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from elites.cli.common import RunPath, shown, trusted_config
 from elites.runs import directory as directories
 from elites.runs.config import seed_index
 from elites.words import amount, counted
+
+if TYPE_CHECKING:
+    from elites.training import Elite, SeedResult
 
 _MOST = 400  # robots of a gallery
 _SIDES = 16, 4096  # least and most pixels of a side
@@ -61,7 +64,7 @@ def render(
     movie.check(target, replace=output is None)
     trusted_config(directory, trust_task)
     with helpers.Team(None if target.suffix == ".gif" else 0) as team:  # started before JAX
-        from elites.runs import export, job, kept, saved
+        from elites.runs import job, kept, saved
         from elites.viewer import filming
 
         job.choose_device("cpu")  # a GPU may be training
@@ -70,14 +73,21 @@ def render(
             filming.drawable(reader.task)
             results, _ = reader.load(checkpoint)
             result = results.seed(results.best if seed is None else seed_index(results.seeds, seed))
-            if gallery is not None:
-                elites = filming.spread(result.archive, gallery)
-            else:
-                elites = [export.choose_elite(result, cell, descriptor)]
+            elites = _elites(result, cell, descriptor, gallery)
             casting = filming.cast(result, elites, descriptor, not actor, actor or beside)
             film = filming.of(reader.task, casting, layout, size, speed)
         written = movie.write(target, film, team)
     print(f"{target}: {counted(len(film.frames), 'picture')}, {amount(written)}")
+
+
+def _elites(result: SeedResult, cell, descriptor, gallery) -> list[Elite]:
+    """Return the elites to film: the one that the options choose, or those of a gallery."""
+    from elites.runs import export
+    from elites.viewer import filming
+
+    if gallery is None:
+        return [export.choose_elite(result, cell, descriptor)]
+    return filming.spread(result.archive, gallery)
 
 
 def _check(cell, descriptor, actor, beside, gallery, layout, size, speed) -> None:

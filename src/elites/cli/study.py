@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,6 +18,8 @@ from elites.runs.directory import RunDirectory
 from elites.words import counted, listed, plain, quoted
 
 if TYPE_CHECKING:
+    from elites.study.packing import Wish
+    from elites.study.plan import Part, Plan
     from elites.study.recorded import Folder
     from elites.study.scheduler import Result
     from elites.study.study import Study
@@ -70,27 +73,61 @@ def study(
         warn(f"{plan}: {listed(unread)} {has} no effect: no algorithm of the plan reads {them}")
     import jax
 
-    from elites.study import running
-
     jax.config.update("jax_platforms", "cpu")  # GPUs are for the runs, not for this process
     chosen = studies.resolved(path, chosen, say)
     plans.refuse_small_budget(chosen, plan)
     part = plans.part(chosen, only)  # of the plan with complete names of tasks
-    options = {"jobs": jobs, "side-by-side": side_by_side}
+    again = partial(_command, plan, path, only)
     if engine == "ray":
-        options = {"engine": engine, "address": address, "cpus": cpus, "gpus": gpus}
-        cluster = running.Cluster(address, cpus, gpus)
-        result = running.on_ray(path, chosen, part, cluster, seeds_per_run)
-        return _report_end(result, path, _command(plan, path, only, **options))
+        return _on_ray(path, chosen, part, (address, cpus, gpus), seeds_per_run, again)
     wish = Wish(seeds_per_run, side_by_side, jobs)
+    return _on_this_machine(path, chosen, part, wish, measure, dry_run, again)
+
+
+def _on_ray(
+    path: Path,
+    plan: Plan,
+    part: Part,
+    resources: tuple[str | None, float, float],
+    seeds_per_run: int | None,
+    again: Callable[..., str],
+) -> int:
+    """Compute a part of a plan on a Ray cluster, and return the exit code.
+
+    `resources` are the address of the cluster, and the CPUs and GPUs of each run. `again` returns
+    the command line that continues the study, given its further options.
+    """
+    from elites.study import running
+
+    cluster = running.Cluster(*resources)
+    result = running.on_ray(path, plan, part, cluster, seeds_per_run)
+    return _report_end(result, path, again(engine="ray", **cluster._asdict()))
+
+
+def _on_this_machine(
+    path: Path,
+    plan: Plan,
+    part: Part,
+    wish: Wish,
+    measure: bool,
+    dry_run: bool,
+    again: Callable[..., str],
+) -> int:
+    """Compute a part of a plan on this machine, or only say how, and return the exit code.
+
+    `again` is as for `_on_ray`.
+    """
+    from elites.study import running
+
+    options = {"jobs": wish.jobs, "side-by-side": wish.side_by_side}
     # The seeds of a run belong to a new study only, so they are not among the options to repeat.
-    asked = _command(plan, path, only, **options, **{"seeds-per-run": seeds_per_run})
-    local = running.Local(path, chosen, part, wish, measure, f"{asked} --dry-run --measure")
+    asked = again(**options, **{"seeds-per-run": wish.seeds_per_run})
+    local = running.Local(path, plan, part, wish, measure, f"{asked} --dry-run --measure")
     if dry_run:
         for line in local.described():
             say(line)
         return 0
-    return _report_end(local.run(), path, _command(plan, path, only, **options))
+    return _report_end(local.run(), path, again(**options))
 
 
 def _report_end(result: Result, path: Path, again: str) -> int:
