@@ -161,6 +161,6 @@ def source_digest() -> str | None:
     digest, found = hashlib.sha256(), False
     for name, path in sorted(paths.items()):
         if path.is_file():  # not a dangling link, which some editors use as a lock
-            contents, found = path.read_bytes(), True
+            contents, found = files.read_bytes(path, follow=True), True
             digest.update(b"%s\0%d\0%s" % (name.encode(), len(contents), contents))
     return digest.hexdigest()[:16] if found else None
