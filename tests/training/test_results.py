@@ -59,7 +59,7 @@ def test_archive_is_a_sequence_of_elites(run):
     assert np.asarray(nearest(np.zeros(3))).shape == (2,)
     assert np.asarray(nearest(np.zeros((7, 3)))).shape == (7, 2)
     assert "elites in 32 cells" in repr(archive)
-    with pytest.raises(ValueError, match="2 entries, got shape"):
+    with pytest.raises(ValueError, match="2 entries, got 3"):
         archive.nearest([1.0, 2.0, 3.0])
 
 

@@ -54,7 +54,7 @@ def test_the_actor_is_filmed_at_a_descriptor(run):
 def test_a_gallery_has_a_panel_for_each_behaviour(run):
     succeed("render", run, "--gallery", 3, "--size", 64, 48, "--speed", 4)
     frames, size = opened(run / "figures" / "gallery_of_elites.gif")
-    assert size == (128, 96)
+    assert size == (192, 48)
     slow = "render", run, "--gallery", 3, "--size", 64, 48, "--speed", 2, "--layout", "together"
     succeed(*slow)
     assert opened(run / "figures" / "gallery_of_elites.gif") == (2 * frames - 1, (64, 48))
