@@ -49,6 +49,8 @@ def test_a_notebook_runs_from_top_to_bottom(path, copied):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.endswith("reached the end\n")
+    if "this part was left out" in done.stdout:
+        pytest.skip("LEFT OUT: the part of deploying.ipynb that needs a C compiler")
 
 
 @named

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import subprocess
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from elites.physics import Shape
 from elites.rendering import film, movie, shapes
 from elites.rendering.film import Film, Take
 from elites.rendering.helpers import Team
+from elites.tasks.axes import make_axes
 from elites.tasks.scenes import Scene, scene_of
 from elites.viewer import filming
 
@@ -50,6 +52,33 @@ def test_a_robot_that_is_followed_stays_in_the_middle():
     assert np.abs(middles - np.array(SIZE) / 2).max() < 16
     assert all(picture.dtype == np.uint8 for picture in pictures)
     assert (pictures[0] != pictures[-1]).any()  # the floor has moved
+
+
+@pytest.mark.parametrize("camera", ["follow", "fixed"])
+def test_the_title_says_how_a_robot_ended_once_it_has(camera):
+    scene = ball(camera)
+    take = rolling(scene, title="a robot")
+
+    def pictures(ending: str) -> list[np.ndarray]:
+        told = take._replace(ending=ending)
+        return list(film.following(shapes.setting(scene), told, range(11), (240, 72)))
+
+    pairs = list(zip(pictures("fell at step 9"), pictures(""), strict=True))
+    changed = [int((told != untold).any(-1).sum()) for told, untold in pairs]
+    assert changed[:9] == [0] * 9  # frame 9 is the last pose, which is kept
+    assert changed[9] == changed[10] > 100
+
+
+def test_the_default_film_shows_a_robot_that_moves():
+    """The fittest elite of a task whose descriptor is a place may stand still."""
+    still, away, near = (
+        SimpleNamespace(fitness=fitness, descriptor=np.array(place))
+        for fitness, place in [(9.0, (0.0, 1.0)), (5.0, (-8.0, 3.0)), (7.0, (2.0, 2.0))]
+    )
+    place = SimpleNamespace(descriptor_axes=make_axes(2, ("x", "y"), ("m", "m")))
+    share = SimpleNamespace(descriptor_axes=make_axes(2, ("left", "right"), ("s", "s")))
+    assert filming.default_elite(place, [near, still, away]) is away
+    assert filming.default_elite(share, [near, still, away]) is still
 
 
 def test_a_robot_that_jumps_stays_in_the_picture():

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from elites import load
+from elites.rendering import movie
 from page import SCENES
 from program import SMOKE, elites, environment, succeed
 
@@ -23,9 +25,9 @@ def opened(path) -> tuple[int, tuple[int, int]]:
         return image.n_frames, image.size
 
 
-def test_the_best_elite_is_filmed_into_the_figures_of_the_run(run):
+def test_an_elite_is_filmed_into_the_figures_of_the_run(run):
     said = succeed("render", run, "--size", 96, 72).stdout
-    path = run / "figures" / "elite_best.gif"
+    path = run / "figures" / "elite.gif"
     frames, size = opened(path)
     assert said.startswith(f"{path}: {frames} pictures")
     assert size == (96, 72)
@@ -44,6 +46,21 @@ def test_elite_and_actor_stand_side_by_side(run, tmp_path):
     message = elites("render", run, "--output", path)
     assert message.returncode == 2
     assert "exists already" in message.stderr
+
+
+def test_the_suffix_chooses_the_format(run, tmp_path):
+    films = tmp_path / "film.MP4", tmp_path / "film.GIF"
+    if movie._encoder() is None:
+        pytest.skip("LEFT OUT: needs ffmpeg, elites[video]")
+    for path in films:
+        succeed("render", run, "--cell", filled(run), "--size", 64, 48, "--output", path)
+    assert films[0].read_bytes()[4:8] == b"ftyp"
+    assert films[1].read_bytes()[:6] == b"GIF89a"
+
+
+def filled(run) -> int:
+    """Return a cell of the archive that has an elite."""
+    return next(iter(load(run).archive)).cell
 
 
 def test_the_actor_is_filmed_at_a_descriptor(run):

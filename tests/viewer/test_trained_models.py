@@ -6,10 +6,12 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from browser import browsing, errors, needs_browser
 from elites.runs import pretrained
 from page import click_map, ready, serving, watched
+from program import succeed
 
 MODEL = "ant_omni"
 
@@ -27,6 +29,7 @@ def test_the_page_gets_the_whole_map_and_the_cells_with_policies(server):
     said = pretrained.models()[MODEL]
     about = server.json("/api/run")
     assert (about["task"], about["seeds"], about["trained_on"]) == (MODEL, [said.seed], said.device)
+    assert about["name"] == MODEL  # without the checksum of its folder
     (iteration,) = about["playable"]
     archive = server.json(f"/api/archive?iteration={iteration}&seed={said.seed}")
     assert sum(value is not None for value in archive["fitness"]) == said.cells
@@ -35,6 +38,14 @@ def test_the_page_gets_the_whole_map_and_the_cells_with_policies(server):
     answer = server.get(f"/api/watch?iteration={iteration}&seed={said.seed}&cell={left_out}")
     assert answer[0] == 404
     assert json.loads(answer[2])["error"] == f"cell {left_out} has no policy in this run"
+
+
+def test_the_command_films_a_shipped_model(tmp_path):
+    film = tmp_path / "film.gif"
+    succeed("render", "--pretrained", MODEL, "--size", 80, 60, "--speed", 5, "--output", film)
+    with Image.open(film) as image:
+        assert image.size == (80, 60)
+        assert image.n_frames * image.info["duration"] >= 250 * 50 / 5  # 250 steps of 50 ms
 
 
 @needs_browser
@@ -48,6 +59,7 @@ def test_a_cell_without_its_policy_asks_the_distilled_policy(server):
     with browsing() as (page, _, complaints):
         page.goto(server.address)
         ready(page)
+        assert page.locator("#iteration").is_disabled()  # a model has one iteration
         assert "has its policy in this run" in page.locator("#legend").inner_text()
         assert f"{said.cells} of {len(shares)} cells" in page.locator("#status").inner_text()
         click_map(page, shares[next(c for c in inside if c in kept)])

@@ -37,7 +37,8 @@ def render(
 ) -> None:
     """Film behaviours of a run as a GIF or MP4 file. Needs neither a display nor a browser.
 
-    Without --cell, --descriptor and --gallery, the elite with the highest fitness is filmed.
+    Without --cell, --descriptor and --gallery, the elite that ends farthest from the origin is
+    filmed or, if the descriptor is not a place, the fittest.
 
     Args:
         run: Run directory, or --pretrained MODEL.
@@ -66,13 +67,13 @@ def render(
 
     movie.check(target, replace=output is None)
     trusted_config(directory, trust_task)
-    with helpers.Team(None if target.suffix == ".gif" else 0) as team:  # started before JAX
+    with helpers.Team(None if movie.is_gif(target) else 0) as team:  # started before JAX
         result, task = _loaded(directory, seed, checkpoint)
         from elites.runs import kept
         from elites.viewer import filming
 
         with kept.keeping():
-            elites = _elites(result, cell, descriptor, gallery)
+            elites = _elites(task, result, cell, descriptor, gallery)
             casting = filming.cast(result, elites, descriptor, not actor, actor or beside)
             film = filming.of(task, casting, layout, size, speed)
         written = movie.write(target, film, team)
@@ -108,14 +109,16 @@ def _kept_note(directory: RunDirectory, nearest: bool, gallery: int | None) -> s
     return f"This run has kept {counted(len(kept), 'elite')} of its archive: others are not filmed"
 
 
-def _elites(result: SeedResult, cell, descriptor, gallery) -> list[Elite]:
+def _elites(task: Task, result: SeedResult, cell, descriptor, gallery) -> list[Elite]:
     """Return the elites to film: the one that the options choose, or those of a gallery."""
     from elites.runs import export
     from elites.viewer import filming
 
-    if gallery is None:
-        return [export.choose_elite(result, cell, descriptor)]
-    return filming.spread(result.archive, gallery)
+    if gallery is not None:
+        return filming.spread(result.archive, gallery)
+    if cell is None and not descriptor:
+        return [filming.default_elite(task, result.archive)]
+    return [export.choose_elite(result, cell, descriptor)]
 
 
 def _check(cell, descriptor, actor, beside, gallery, layout, size, speed) -> None:
@@ -148,4 +151,4 @@ def _name(cell, descriptor, actor, beside, gallery) -> str:
         return f"gallery_of_{'actors' if actor else 'elites'}"
     if cell is not None:
         return f"{who}_{cell}"
-    return "_".join([who, *(f"{value:g}" for value in descriptor)]) if descriptor else f"{who}_best"
+    return "_".join([who, *(f"{value:g}" for value in descriptor)]) if descriptor else who

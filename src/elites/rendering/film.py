@@ -32,6 +32,7 @@ class Take(NamedTuple):
     title: str
     poses: np.ndarray  # [frames, B, 7]
     colours: np.ndarray  # [B, 3]
+    ending: str = ""  # added to the title from the last pose on, such as "fell at step 705"
 
 
 class Film(NamedTuple):
@@ -47,6 +48,19 @@ class Film(NamedTuple):
     def pictures(self, start: int = 0, stop: int | None = None) -> Iterator[np.ndarray]:
         """Draw the pictures [height, width, 3] from number `start` to before number `stop`."""
         return self.draw(self.frames[:stop], skipped=start)
+
+
+class _Captions:
+    """The title of a robot, to which its ending is added when it has reached its last pose."""
+
+    def __init__(self, take: Take, size: tuple[int, int]):
+        self._last = len(take.poses) - 1
+        self._title = Caption(take.title, size)
+        self._ended = Caption(", ".join(filter(None, [take.title, take.ending])), size)
+
+    def on(self, picture: np.ndarray, frame: int) -> np.ndarray:
+        """Write the title of a frame on a picture, see `Caption.on`."""
+        return (self._title if frame < self._last else self._ended).on(picture)
 
 
 class _Robot:
@@ -153,7 +167,7 @@ def following(
     if setting.fixed:
         yield from together(setting, [take], frames, size, skipped)
         return
-    stage, caption = _Stage(setting, [take]), Caption(take.title, size)
+    stage, captions = _Stage(setting, [take]), _Captions(take, size)
     sampled = np.linspace(0, len(take.poses) - 1, min(len(take.poses), _BOXES)).astype(int)
     boxes = np.array([stage.robot.box(pose) for pose in take.poses[sampled]])  # [n, 2, 3]
     low, high = boxes[:, 0], boxes[:, 1]
@@ -166,14 +180,15 @@ def following(
         target = np.array([*path[min(frame, len(path) - 1)], height])
         return cameras.looking_at(target, radius, size, stage.ground)
 
-    seen = floors.view(camera_at(0), stage.ground, _side(radius), 16 * radius, _PAPER)
+    # The floor moves in every picture of a film, so a GIF with many edges would be large.
+    seen = floors.view(camera_at(0), stage.ground, 2 * _side(radius), 10 * radius, _PAPER)
     for frame in frames[skipped:]:
         camera = camera_at(frame)
         floor = Floor(camera, seen, stage.ground)
         walked = take.poses[: frame + 1 : _TRAIL_STEPS, 0, :2][-_TRAIL_SEGMENTS:]
         segments = np.stack([walked[:-1], walked[1:]], 1)
         floor.trails(segments[None], 0.06 * radius, take.colours[:1], _TRAIL_ALPHA)
-        yield _finished(caption.on(stage.draw(camera, floor, frame)))
+        yield _finished(captions.on(stage.draw(camera, floor, frame), frame))
 
 
 def together(
@@ -198,7 +213,7 @@ def together(
     camera = cameras.enclosing(points, size, stage.ground)
     seen = floors.view(camera, stage.ground, _side(world / 2), 12 * world, _PAPER)
     floor, before = Floor(camera, seen, stage.ground), 0
-    caption = Caption(takes[0].title if len(takes) == 1 else "", size)
+    captions = _Captions(takes[0], size) if len(takes) == 1 else None
     width = max(0.06 * own, 0.006 * world)
     for number, frame in enumerate(frames):
         moving = [take for take in takes if frame < len(take.poses)]
@@ -208,7 +223,8 @@ def together(
             floor.trails(walked[:, None], width, colours, _TRAIL_ALPHA)
         before = frame
         if number >= skipped:
-            yield _finished(caption.on(stage.draw(camera, floor, frame)))
+            picture = stage.draw(camera, floor, frame)
+            yield _finished(picture if captions is None else captions.on(picture, frame))
 
 
 def side_by_side(

@@ -30,17 +30,22 @@ def check(path: Path, replace: bool = False) -> None:
 
     `replace` allows a file that exists.
     """
-    if path.suffix not in SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{path}: the name of a film ends with .gif or .mp4")
     if path.exists() and not replace:
         raise ValueError(f"{path} exists already. Choose another name")
     if not path.parent.is_dir():
         raise ValueError(f"{path.parent}: no such directory to write {path.name} to")
-    if path.suffix == ".mp4" and _encoder() is None:
+    if not is_gif(path) and _encoder() is None:
         raise ValueError(
             "an MP4 file needs ffmpeg: install it, or pip install 'elites[video]'. "
             "A GIF needs neither"
         )
+
+
+def is_gif(path: Path) -> bool:
+    """Return whether a film of this name is a GIF. Otherwise it is an MP4 file."""
+    return path.suffix.lower() == ".gif"
 
 
 def write(path: Path, film: Film, team: Team) -> int:
@@ -49,7 +54,7 @@ def write(path: Path, film: Film, team: Team) -> int:
     The suffix of the file, .gif or .mp4, chooses the format.
     """
     with replacing(path) as temporary:
-        if path.suffix == ".gif":
+        if is_gif(path):
             temporary.write_bytes(gif(film, team))
         else:
             _write_mp4(temporary, film.pictures(), film.seconds)

@@ -33,6 +33,7 @@ SHIPPED = Path(__file__).parent / "trained"
 """Folder of the models that come with elites, and of their index."""
 INDEX = "index.json"
 _LARGEST = 10**9  # bytes of a packed model
+_FOLDER = "pretrained"  # in the user's cache
 _PREFIX = ".installing-"
 _FIELDS: files.Fields = {
     "file": str, "sha256": str, "bytes": int, "task": str, "algorithm": str, "evaluations": int,
@@ -124,6 +125,14 @@ def place(model: str) -> Path:
     return _source(model).directory
 
 
+def shown_name(directory: Path) -> str:
+    """Return the name of a run for display: that of its directory or of the installed model."""
+    path, folder = directory.resolve(), files.user_cache()
+    if folder is not None and path.parent == (folder / _FOLDER).resolve():
+        return path.name.rpartition("-")[0]  # without the checksum
+    return path.name
+
+
 def installed() -> list[Path]:
     """Return the run directories of all installed models, sorted by name."""
     folder = cache()
@@ -139,7 +148,7 @@ def cache() -> Path:
             "you have no home directory to install models in. Name a folder in the environment "
             "variable XDG_CACHE_HOME"
         )
-    return folder / "pretrained"
+    return folder / _FOLDER
 
 
 # ------------------------------------------------------------------------------------------ sources

@@ -18,7 +18,7 @@ import numpy as np
 from elites.runs import checkpoint as checkpoints
 from elites.runs import config as configs
 from elites.runs import directory as directories
-from elites.runs import environment, evaluation, gaps, interpolating, logs, snapshots
+from elites.runs import environment, evaluation, gaps, interpolating, logs, pretrained, snapshots
 from elites.runs.checkpoint import WEIGHTS
 from elites.runs.directory import CONFIG, ENVIRONMENT, FACTS, METRICS, RunDirectory, RunError
 from elites.runs.voronoi import grid_places, polygons
@@ -78,7 +78,7 @@ def describe(run: RunDirectory) -> dict[str, Any]:
     snapshot_iterations = iterations(run)
     return {
         "id": identity(run),
-        "name": plain(run.path.resolve().name, 200),
+        "name": plain(pretrained.shown_name(run.path), 200),
         "task": facts["task"],
         "algorithm": facts["algorithm"],
         "seeds": list(run.config().seed_numbers),

@@ -23,7 +23,8 @@ from elites.tasks.task import Task
 from elites.training import Elite, SeedResult
 from elites.viewer.recording import Recording, RecordingRequest, actor_request, record
 
-SIZE, PANEL, WORLD = (400, 300), (240, 180), (640, 480)  # pixels: alone, in a panel, together
+# Pixels of a film of one robot, of each of two, of each of more, and of robots in one world.
+SIZE, HALF, PANEL, WORLD = (400, 300), (280, 210), (192, 144), (640, 480)
 _RATE, _PANEL_RATE = 20, 10  # most pictures a second; fewer where they have many pixels
 _COLUMNS = 6  # most panels in a row
 
@@ -79,6 +80,17 @@ def cast(
             casting.titles.append(title)
             casting.requests.append(request)
     return casting
+
+
+def default_elite(task: Task, elites: Sequence[Elite]) -> Elite:
+    """Return the elite that a film shows by default.
+
+    It is the one that ends farthest from the origin, if its descriptor is a place. There, the
+    fittest elite often stands still, because moving costs energy. Otherwise it is the fittest.
+    """
+    if [axis.unit for axis in task.descriptor_axes] == ["m", "m"]:
+        return max(elites, key=lambda elite: float(np.linalg.norm(elite.descriptor)))
+    return max(elites, key=lambda elite: elite.fitness)
 
 
 def spread(elites: Sequence[Elite], count: int) -> list[Elite]:
@@ -164,9 +176,8 @@ def _takes(scene: Scene, casting: Casting, recordings: list[Recording], kind: La
             colours = shapes.tinted(scene, float(np.arctan2(y, x) / (2 * np.pi)) % 1.0)
         else:
             colours = shapes.body_colours(scene)
-        if recording.ending is not None:
-            title = f"{title}, {recording.ending} at step {recording.steps}"
-        takes.append(Take(title, recording.poses, colours))
+        ending = "" if recording.ending is None else f"{recording.ending} at step {recording.steps}"
+        takes.append(Take(title, recording.poses, colours, ending))
     return takes
 
 
@@ -179,7 +190,7 @@ def _draw(
         return partial(film.together, setting, takes, size=size or WORLD)
     if len(takes) == 1:
         return partial(film.following, setting, takes[0], size=size or SIZE)
-    default = SIZE if len(takes) == 2 else PANEL
+    default = HALF if len(takes) == 2 else PANEL
     columns = _columns(len(takes))
     return partial(film.side_by_side, setting, takes, size=size or default, columns=columns)
 

@@ -25,6 +25,13 @@ export function checkIterations({ iterations }) {
   if (!iterations.length) throw new Error("The run has no snapshot of its archive yet. Wait for its first checkpoint.");
 }
 
+/** Let the slider choose among the iterations of the run. One alone leaves nothing to choose. */
+export function limitSlider() {
+  const { length } = state.run.iterations;
+  $("iteration").max = length - 1;
+  $("iteration").disabled = length < 2;
+}
+
 /**
  * Set the iterations that the slider offers. If the page follows the newest iteration, moves the
  * slider to the newest one that can be played, except during a playback.
@@ -33,7 +40,7 @@ function setIterations(iterations) {
   const slider = $("iteration");
   const chosen = iteration();
   state.run.iterations = iterations;
-  slider.max = iterations.length - 1;
+  limitSlider();
   const busy = state.playback.playing || document.body.dataset.watching === "waiting";
   slider.value = state.followsNewest && !busy ? newestPlayable() : Math.max(iterations.indexOf(chosen), 0);
 }

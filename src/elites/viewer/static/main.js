@@ -4,7 +4,7 @@ import { map, showArchive } from "./archive.js";
 import { buildBeside } from "./beside.js";
 import { connectControls } from "./controls.js";
 import { $, fillSelect } from "./dom.js";
-import { INTERVAL, checkIterations, follow, newestPlayable } from "./follow.js";
+import { INTERVAL, checkIterations, follow, limitSlider, newestPlayable } from "./follow.js";
 import { buildForm } from "./form.js";
 import { listColours } from "./legend.js";
 import { showMessage } from "./messages.js";
@@ -28,7 +28,7 @@ async function load() {
   listColours();
   buildForm();
   checkIterations(run);
-  $("iteration").max = run.iterations.length - 1;
+  limitSlider();
   $("iteration").value = newestPlayable();
   const cells = await get("/api/cells");
   state.fitnessRange = cells.fitness_range;
