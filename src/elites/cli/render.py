@@ -37,8 +37,8 @@ def render(
 ) -> None:
     """Film behaviours of a run as a GIF or MP4 file. Needs neither a display nor a browser.
 
-    Without --cell, --descriptor and --gallery, the elite that ends farthest from the origin is
-    filmed or, if the descriptor is not a place, the fittest.
+    By default, the elite that ends farthest away is filmed or, if its descriptor is no place, the
+    fittest.
 
     Args:
         run: Run directory, or --pretrained MODEL.
