@@ -41,7 +41,10 @@ class Switcher:
 
 if __name__ == "__main__":
     switcher = Switcher(sys.argv[1])
-    policy, error = switcher.choose(np.array(sys.argv[2:], np.float32))
+    descriptor, size = np.array(sys.argv[2:], np.float32), switcher.tensors["reached"].shape[1]
+    if len(descriptor) != size:
+        sys.exit(f"give the file and a descriptor of {size} numbers, got {len(descriptor)}")
+    policy, error = switcher.choose(descriptor)
     observation = np.zeros(switcher.tensors["elites.0.kernel"].shape[1], np.float32)
     begun = time.perf_counter()
     for _ in range(1000):

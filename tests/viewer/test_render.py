@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -30,6 +32,7 @@ def test_an_elite_is_filmed_into_the_figures_of_the_run(run):
     path = run / "figures" / "elite.gif"
     frames, size = opened(path)
     assert said.startswith(f"{path}: {frames} pictures")
+    assert re.search(r"\nelite of cell \d+: fitness \S+, reached \S+, \S+, error 0\n", said)
     assert size == (96, 72)
     with Image.open(path) as image:
         first = np.asarray(image.convert("RGB")).astype(int)
@@ -74,6 +77,10 @@ def test_a_gallery_has_a_panel_for_each_behaviour(run):
     assert size == (192, 48)
     slow = "render", run, "--gallery", 3, "--size", 64, 48, "--speed", 2, "--layout", "together"
     succeed(*slow)
+    said = succeed("render", run, "--gallery", 400, "--size", 64, 48, "--speed", 20).stdout
+    filled = len(load(run).archive)
+    assert said.endswith(f"The archive has {filled} elites. The film shows all of them\n")
+    succeed(*slow)
     assert opened(run / "figures" / "gallery_of_elites.gif") == (2 * frames - 1, (64, 48))
 
 
@@ -93,6 +100,8 @@ def test_compiled_rollouts_are_kept_for_the_next_film(run, tmp_path):
         (("--gallery", 1), "--gallery must be between 2 and 400"),
         (("--gallery", 5, "--beside"), "--gallery chooses the behaviours itself"),
         (("--speed", "nan"), "--speed must be between 0.05 and 20"),
+        (("--size", 400), "--size takes a width and a height in pixels, got 400"),
+        (("--descriptor", "nan", 1), "--descriptor must be finite numbers, got nan 1.0"),
         (("--size", 4, 4), "--size must be between 16 and 4096 pixels"),
         (("--output", "film.avi"), "the name of a film ends with .gif or .mp4"),
         (("--output", "nowhere/film.gif"), "no such directory"),

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from browser import browsing, drawn, errors, in_all_browsers, needs_browser
+from elites.viewer import filming
 from page import (
     SCENES,
     click_map,
@@ -127,7 +128,7 @@ def test_a_button_saves_elite_and_actor_as_a_film(opened, known):
         page.locator("#film").click()
     assert saved.value.suggested_filename == f"run_{cell}.gif"
     with Image.open(saved.value.path()) as film:
-        assert film.size == (800, 300)  # two panels
+        assert film.size == (2 * filming.HALF[0], filming.HALF[1])  # two panels
         assert film.n_frames > 20
     assert page.locator("#film").is_enabled()
     assert errors(complaints) == []

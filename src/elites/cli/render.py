@@ -29,7 +29,7 @@ def render(
     beside: bool = False,
     gallery: Annotated[int | None, shown("INT", "none")] = None,
     layout: Literal["auto", "together", "panels"] = "auto",
-    size: Annotated[tuple[int, int] | None, shown("WIDTH HEIGHT", "depends on the film")] = None,
+    size: Annotated[tuple[int, ...], shown("WIDTH HEIGHT", "depends on the film")] = (),
     speed: float = 1.0,
     seed: Annotated[int | None, shown("INT", "the one with the highest QD-score")] = None,
     checkpoint: Annotated[int | None, shown("ITERATION", "the last one")] = None,
@@ -37,8 +37,8 @@ def render(
 ) -> None:
     """Film behaviours of a run as a GIF or MP4 file. Needs neither a display nor a browser.
 
-    By default, the elite that ends farthest away is filmed or, if its descriptor is no place, the
-    fittest.
+    By default, film the elite that ends farthest from the origin. If the descriptor is not a place,
+    film the fittest elite.
 
     Args:
         run: Run directory, or --pretrained MODEL.
@@ -60,9 +60,7 @@ def render(
     directory = directories.existing(run)
     directories.require_policy(directory, cell)
     _check(cell, descriptor, actor, beside, gallery, layout, size, speed)
-    target = output or directory.figures / f"{_name(cell, descriptor, actor, beside, gallery)}.gif"
-    if output is None:
-        directory.figures.mkdir(exist_ok=True)
+    target = output or _in_figures(directory, _name(cell, descriptor, actor, beside, gallery))
     from elites.rendering import helpers, movie
 
     movie.check(target, replace=output is None)
@@ -75,11 +73,18 @@ def render(
         with kept.keeping():
             elites = _elites(task, result, cell, descriptor, gallery)
             casting = filming.cast(result, elites, descriptor, not actor, actor or beside)
-            film = filming.of(task, casting, layout, size, speed)
+            film = filming.of(task, casting, layout, (size[0], size[1]) if size else None, speed)
         written = movie.write(target, film, team)
     print(f"{target}: {counted(len(film.frames), 'picture')}, {amount(written)}")
-    if note := _kept_note(directory, bool(descriptor) and not actor, gallery):
-        print(note)
+    notes = _fewer(directory, bool(descriptor) and not actor, gallery, len(elites))
+    for line in notes if gallery else [*film.summary, *notes]:
+        print(line)
+
+
+def _in_figures(directory: RunDirectory, name: str) -> Path:
+    """Return the path of a GIF in the figures of a run, whose folder is created."""
+    directory.figures.mkdir(exist_ok=True)
+    return directory.figures / f"{name}.gif"
 
 
 def _loaded(
@@ -98,15 +103,19 @@ def _loaded(
     return results.seed(index), reader.task
 
 
-def _kept_note(directory: RunDirectory, nearest: bool, gallery: int | None) -> str:
-    """Return that a reduced run can film only the elites it has kept, or "" if that is enough.
+def _fewer(directory: RunDirectory, nearest: bool, gallery: int | None, filmed: int) -> list[str]:
+    """Return a line that says so if there are fewer elites to film than one would expect.
 
-    `nearest` says whether the elite nearest to a descriptor was asked for.
+    `nearest` says whether the elite nearest to a descriptor was asked for. `filmed` is the number
+    of elites in the film.
     """
     kept = directories.kept_cells(directory)
-    if kept is None or not (nearest or (gallery or 0) > len(kept)):
-        return ""
-    return f"This run has kept {counted(len(kept), 'elite')} of its archive: others are not filmed"
+    if kept is not None and (nearest or (gallery or 0) > filmed):
+        shown = "all of them" if gallery else "the nearest of them"
+        return [f"This run has kept {counted(len(kept), 'elite')}. The film shows {shown}"]
+    if gallery is not None and gallery > filmed:
+        return [f"The archive has {counted(filmed, 'elite')}. The film shows all of them"]
+    return []
 
 
 def _elites(task: Task, result: SeedResult, cell, descriptor, gallery) -> list[Elite]:
@@ -136,7 +145,13 @@ def _check(cell, descriptor, actor, beside, gallery, layout, size, speed) -> Non
         raise ValueError(f"--gallery must be between 2 and {_MOST}, got {gallery}")
     if layout != "auto" and gallery is None:
         raise ValueError("--layout is for --gallery")
-    if size is not None and not all(_SIDES[0] <= side <= _SIDES[1] for side in size):
+    if descriptor and not all(map(math.isfinite, descriptor)):
+        given = " ".join(map(str, descriptor))
+        raise ValueError(f"--descriptor must be finite numbers, got {given}")
+    if len(size) not in (0, 2):
+        given = " ".join(map(str, size))
+        raise ValueError(f"--size takes a width and a height in pixels, got {given}")
+    if size and not all(_SIDES[0] <= side <= _SIDES[1] for side in size):
         raise ValueError(
             f"--size must be between {_SIDES[0]} and {_SIDES[1]} pixels, got {size[0]} {size[1]}"
         )

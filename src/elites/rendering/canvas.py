@@ -18,6 +18,7 @@ from elites.rendering.pixels import Pixels
 LIGHT = np.array([0.25, -0.5, 0.83])  # direction to the light, in the world
 _AMBIENT, _DIFFUSE = 0.55, 0.5
 _BRIGHTEST = 255 / (_AMBIENT + _DIFFUSE * float(np.linalg.norm(LIGHT)))  # of a colour in full light
+_COVERED = 0.99  # of a pixel; where less is covered, a neighbouring part must not be hidden
 _NEAR = 1e-3  # parts that come closer to the camera than this are left out
 
 
@@ -76,7 +77,7 @@ class Canvas:
         order = np.argsort(-depths.mean(1))
         order = order[(facing & (np.abs(area) > 1e-6) & (depths.min(1) > _NEAR))[order]]
         places, area, normals = places[order], area[order], normals[order]
-        pixels = rectangles.within(places.min(1) - 1, places.max(1) + 1, self.camera.size)
+        pixels = rectangles.within(places.min(1), places.max(1), self.camera.size)
         first, second, third = _shares(pixels, places, area)
         sides = np.linalg.norm(np.roll(places, -1, 1) - np.roll(places, -2, 1), axis=2)
         heights = pixels.spread(*(np.abs(area)[:, None] / sides).T)
@@ -111,7 +112,7 @@ class Canvas:
             target = self.picture[:, rows, columns]
             target += weight * (bright * tint - target)
             if solid:
-                np.copyto(behind, deep, where=weight > 0.5)
+                np.copyto(behind, deep, where=weight > _COVERED)
 
 
 def _centres(pixels: Pixels) -> tuple[np.ndarray, np.ndarray]:

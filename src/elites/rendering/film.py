@@ -23,6 +23,7 @@ _WALL_ALPHA = 0.6
 _TRAIL_ALPHA = 0.5
 _TRAIL_STEPS, _TRAIL_SEGMENTS = 4, 40  # of a robot that is followed
 _BOXES = 50  # poses at which the size of a robot is measured
+_TIPPING = 15  # frames over which the middle of a robot is averaged, so that steps do not show
 _SMALLEST = 0.045  # size of a robot in a world of many, as a share of the world's
 
 
@@ -44,6 +45,8 @@ class Film(NamedTuple):
     """Numbers of the recorded frames that are shown."""
     seconds: float
     """Time for which each picture is shown."""
+    summary: Sequence[str] = ()
+    """What each robot does, a line for each."""
 
     def pictures(self, start: int = 0, stop: int | None = None) -> Iterator[np.ndarray]:
         """Draw the pictures [height, width, 3] from number `start` to before number `stop`."""
@@ -157,24 +160,25 @@ class _Stage:
 
 
 def following(
-    setting: Setting, take: Take, frames: Sequence[int], size: tuple[int, int], skipped: int = 0
+    setting: Setting,
+    take: Take,
+    frames: Sequence[int],
+    size: tuple[int, int],
+    skipped: int = 0,
+    radius: float = 0.0,
 ) -> Iterator[np.ndarray]:
     """Yield pictures of one robot, from a camera that moves beside it.
 
     The first `skipped` frames are left out. `size` is the width and height of the pictures in
-    pixels. If the camera of the setting is fixed, it is the one of `together`.
+    pixels. They show at least a `radius` around the robot. If the camera of the setting is fixed,
+    it is the one of `together`.
     """
     if setting.fixed:
         yield from together(setting, [take], frames, size, skipped)
         return
     stage, captions = _Stage(setting, [take]), _Captions(take, size)
-    sampled = np.linspace(0, len(take.poses) - 1, min(len(take.poses), _BOXES)).astype(int)
-    boxes = np.array([stage.robot.box(pose) for pose in take.poses[sampled]])  # [n, 2, 3]
-    low, high = boxes[:, 0], boxes[:, 1]
-    bottom, top = low[:, 2].min(), high[:, 2].max()  # of the whole film: a robot may jump or fall
-    radius = max(np.linalg.norm(high - low, axis=1).max() / 2, (top - bottom) / 2, 0.02)
-    path = _smoothed(take.poses[:, 0, :2] + ((low + high)[0] / 2 - take.poses[0, 0, :3])[:2])
-    height = (bottom + top) / 2
+    extent = _extent(stage.robot, take.poses)
+    path, height, radius = extent.path, extent.height, max(extent.radius, radius)
 
     def camera_at(frame: int) -> Camera:
         target = np.array([*path[min(frame, len(path) - 1)], height])
@@ -239,7 +243,9 @@ def side_by_side(
 
     The first `skipped` frames are left out.
     """
-    films = [following(setting, take, frames, size, skipped) for take in takes]
+    # All robots have the scale of the one that needs most room.
+    radius = max(_extent(_Robot(setting), take.poses).radius for take in takes)
+    films = [following(setting, take, frames, size, skipped, radius) for take in takes]
     (width, height), rows = size, -(-len(takes) // columns)
     for pictures in zip(*films, strict=True):
         sheet = np.moveaxis(np.full((3, rows * height, columns * width), 255, np.uint8), 0, -1)
@@ -249,6 +255,29 @@ def side_by_side(
             sheet[top : top + height, left + width - 1] = 255  # a line between the panels
             sheet[top + height - 1, left : left + width] = 255
         yield sheet
+
+
+class _Extent(NamedTuple):
+    """Where a robot is in the course of a film, and how much room it needs."""
+
+    path: np.ndarray  # [frames, 2] its middle, smoothed
+    height: float
+    radius: float
+
+
+def _extent(robot: _Robot, poses: np.ndarray) -> _Extent:
+    """Return the extent of a robot at poses [frames, B, 7], measured at some of them."""
+    sampled = np.linspace(0, len(poses) - 1, min(len(poses), _BOXES)).astype(int)
+    boxes = np.array([robot.box(pose) for pose in poses[sampled]])  # [n, 2, 3]
+    low, high = boxes[:, 0], boxes[:, 1]
+    bottom, top = low[:, 2].min(), high[:, 2].max()  # of the whole film: a robot may jump or fall
+    radius = max(np.linalg.norm(high - low, axis=1).max() / 2, (top - bottom) / 2, 0.02)
+    # The middle of a robot that tips over leaves its first body.
+    offsets = ((low + high) / 2)[:, :2] - poses[sampled, 0, :2]
+    every = np.arange(len(poses))
+    middles = np.stack([np.interp(every, sampled, offsets[:, i]) for i in range(2)], 1)
+    path = _smoothed(poses[:, 0, :2]) + _smoothed(middles, _TIPPING)
+    return _Extent(path, float(bottom + top) / 2, float(radius))
 
 
 def _side(radius: float) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.colors import Normalize
 
 from elites.runs.drawing import COLOURS, frame, plt
+from elites.tasks.axes import axes_of_facts
 
 _BINS = 12  # of distances
 
@@ -24,7 +25,7 @@ def interpolation_figure(
     `index` is the position of the seed in the snapshot. `rows` are its columns of requests.csv.
     The map is left out if descriptors do not have two dimensions.
     """
-    size = len(facts["descriptor_low"])
+    size, unit = len(facts["descriptor_low"]), _unit(facts)
     has_map = size == 2
     figure, axes = plt.subplots(
         1, 3 if has_map else 2, figsize=(14.5 if has_map else 9.5, 4.4), layout="constrained"
@@ -35,13 +36,24 @@ def interpolation_figure(
         axes[-2:], ("error", "fitness"), ("descriptor error", "fitness"), strict=True
     ):
         _draw_by_distance(panel, rows["distance"], rows[column])
-        panel.set(xlabel="distance to the nearest elite", ylabel=title)
+        named = f"{title}{unit}" if column == "error" else title
+        panel.set(xlabel=f"distance to the nearest elite{unit}", ylabel=named)
         panel.set_title(f"{title.capitalize()} by distance")
     limit = max(*axes[-2].get_xlim(), 1e-9)
-    axes[-2].plot([0, limit], [0, limit], color="#999999", linewidth=0.8, linestyle="--")
-    axes[-2].text(limit, limit, "error = distance ", ha="right", va="top", color="#777777", size=9)
+    line = {"color": "#999999", "linewidth": 0.8, "linestyle": "--", "label": "error = distance"}
+    axes[-2].plot([0, limit], [0, limit], **line)
     axes[-2].set(xlim=(0, limit), ylim=(0, None))
+    for panel in axes[-2:]:
+        if panel.get_legend_handles_labels()[1]:
+            panel.legend(fontsize=8)
     return figure
+
+
+def _unit(facts: Mapping[str, Any]) -> str:
+    """Return the unit of distances in brackets, or "" if the axes have none or several."""
+    units = {axis.unit for axis in axes_of_facts(facts)}
+    (unit,) = units if len(units) == 1 else ("",)
+    return f" ({unit})" if unit else ""
 
 
 def _draw_map(figure, axes, facts, snapshot, index: int, rows) -> None:
@@ -63,7 +75,9 @@ def _draw_map(figure, axes, facts, snapshot, index: int, rows) -> None:
     dots = snapshot["descriptors"][index][filled]
     axes.scatter(dots[:, 0], dots[:, 1], s=1.5, color="black", linewidths=0)
     frame(axes, facts)
-    bar = figure.colorbar(drawn, ax=axes, label="descriptor error", shrink=0.85, extend="max")
+    bar = figure.colorbar(
+        drawn, ax=axes, label=f"descriptor error{_unit(facts)}", shrink=0.85, extend="max"
+    )
     bar.outline.set_visible(False)
     axes.set_title(f"Actor asked for {len(rows['error']):,} descriptors\ndots: {len(dots)} elites")
 
@@ -85,5 +99,9 @@ def _draw_by_distance(axes, distance: np.ndarray, values: np.ndarray) -> None:
             quartiles.append(np.percentile(chosen, [25, 50, 75]))
     if middles:
         low, middle, high = np.array(quartiles).T
-        axes.fill_between(middles, low, high, color=COLOURS[0], alpha=0.25, linewidth=0)
-        axes.plot(middles, middle, "o-", color=COLOURS[0], markersize=3.5, linewidth=1.4)
+        axes.fill_between(
+            middles, low, high, color=COLOURS[0], alpha=0.25, linewidth=0, label="quartiles"
+        )
+        axes.plot(
+            middles, middle, "o-", color=COLOURS[0], markersize=3.5, linewidth=1.4, label="median"
+        )

@@ -27,6 +27,7 @@ from elites.viewer.recording import Recording, RecordingRequest, actor_request, 
 SIZE, HALF, PANEL, WORLD = (400, 300), (280, 210), (192, 144), (640, 480)
 _RATE, _PANEL_RATE = 20, 10  # most pictures a second; fewer where they have many pixels
 _COLUMNS = 6  # most panels in a row
+_HELD = 1.5  # seconds for which the last picture stays if a robot fell, so that its title is read
 
 Layout = Literal["auto", "together", "panels"]
 
@@ -122,8 +123,11 @@ def of(
     rate = _RATE if len(recordings) < 3 else _PANEL_RATE
     every = max(round(speed / rate / scene.dt), 1)
     frames = [*range(0, most - 1, every), most - 1]
+    seconds = every * scene.dt / speed
+    if any(recording.ending for recording in recordings):
+        frames += [most - 1] * round(_HELD / seconds)
     takes = _takes(scene, casting, recordings, kind)
-    return Film(_draw(scene, takes, kind, size), frames, every * scene.dt / speed)
+    return Film(_draw(scene, takes, kind, size), frames, seconds, _summary(casting, recordings))
 
 
 def drawable(task: Task) -> Scene:
@@ -179,6 +183,21 @@ def _takes(scene: Scene, casting: Casting, recordings: list[Recording], kind: La
         ending = "" if recording.ending is None else f"{recording.ending} at step {recording.steps}"
         takes.append(Take(title, recording.poses, colours, ending))
     return takes
+
+
+def _summary(casting: Casting, recordings: list[Recording]) -> list[str]:
+    """Return what each robot does as a line of text."""
+    lines = []
+    for title, recording in zip(casting.titles, recordings, strict=True):
+        if not recording.valid:
+            lines.append(f"{title}: the simulation diverged")
+            continue
+        reached = ", ".join(f"{value:.3g}" for value in recording.reached)
+        line = f"{title}: fitness {recording.fitness:.4g}, reached {reached}"
+        line += f", error {recording.error:.2g}"
+        ended = recording.ending and f", {recording.ending} at step {recording.steps}"
+        lines.append(line + (ended or ""))
+    return lines
 
 
 def _draw(
