@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.colors import Normalize
+from matplotlib.ticker import NullFormatter
 
 from elites.runs.drawing import COLOURS, frame, plt
 from elites.tasks.axes import axes_of_facts
@@ -41,8 +42,11 @@ def interpolation_figure(
         panel.set_title(f"{title.capitalize()} by distance")
     limit = max(*axes[-2].get_xlim(), 1e-9)
     line = {"color": "#999999", "linewidth": 0.8, "linestyle": "--", "label": "error = distance"}
-    axes[-2].plot([0, limit], [0, limit], **line)
-    axes[-2].set(xlim=(0, limit), ylim=(0, None))
+    equal = np.linspace(limit / 200, limit, 200)
+    axes[-2].plot(equal, equal, **line)
+    axes[-2].set(xlim=(0, limit), yscale="log")  # most errors are small, and a few are large
+    axes[-2].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes[-2].yaxis.set_minor_formatter(NullFormatter())
     for panel in axes[-2:]:
         if panel.get_legend_handles_labels()[1]:
             panel.legend(fontsize=8)
