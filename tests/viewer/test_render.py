@@ -76,7 +76,6 @@ def test_a_gallery_has_a_panel_for_each_behaviour(run):
     frames, size = opened(run / "figures" / "gallery_of_elites.gif")
     assert size == (192, 48)
     slow = "render", run, "--gallery", 3, "--size", 64, 48, "--speed", 2, "--layout", "together"
-    succeed(*slow)
     said = succeed("render", run, "--gallery", 400, "--size", 64, 48, "--speed", 20).stdout
     filled = len(load(run).archive)
     assert said.endswith(f"The archive has {filled} elites. The film shows all of them\n")

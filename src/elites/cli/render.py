@@ -104,7 +104,7 @@ def _loaded(
 
 
 def _fewer(directory: RunDirectory, nearest: bool, gallery: int | None, filmed: int) -> list[str]:
-    """Return a line that says so if there are fewer elites to film than one would expect.
+    """Return a note if the run has fewer elites than were asked for, otherwise an empty list.
 
     `nearest` says whether the elite nearest to a descriptor was asked for. `filmed` is the number
     of elites in the film.

@@ -165,20 +165,19 @@ def following(
     frames: Sequence[int],
     size: tuple[int, int],
     skipped: int = 0,
-    radius: float = 0.0,
+    extent: _Extent | None = None,
 ) -> Iterator[np.ndarray]:
     """Yield pictures of one robot, from a camera that moves beside it.
 
     The first `skipped` frames are left out. `size` is the width and height of the pictures in
-    pixels. They show at least a `radius` around the robot. If the camera of the setting is fixed,
-    it is the one of `together`.
+    pixels. The camera shows the `extent`, by default that of the robot. If the camera of the
+    setting is fixed, it is the one of `together`.
     """
     if setting.fixed:
         yield from together(setting, [take], frames, size, skipped)
         return
     stage, captions = _Stage(setting, [take]), _Captions(take, size)
-    extent = _extent(stage.robot, take.poses)
-    path, height, radius = extent.path, extent.height, max(extent.radius, radius)
+    path, height, radius = extent or _extent(stage.robot, take.poses)
 
     def camera_at(frame: int) -> Camera:
         target = np.array([*path[min(frame, len(path) - 1)], height])
@@ -243,9 +242,13 @@ def side_by_side(
 
     The first `skipped` frames are left out.
     """
+    extents = [_extent(_Robot(setting), take.poses) for take in takes]
     # All robots have the scale of the one that needs most room.
-    radius = max(_extent(_Robot(setting), take.poses).radius for take in takes)
-    films = [following(setting, take, frames, size, skipped, radius) for take in takes]
+    radius = max(extent.radius for extent in extents)
+    films = [
+        following(setting, take, frames, size, skipped, extent._replace(radius=radius))
+        for take, extent in zip(takes, extents, strict=True)
+    ]
     (width, height), rows = size, -(-len(takes) // columns)
     for pictures in zip(*films, strict=True):
         sheet = np.moveaxis(np.full((3, rows * height, columns * width), 255, np.uint8), 0, -1)

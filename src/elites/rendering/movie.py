@@ -196,7 +196,10 @@ def _write_mp4(path: Path, pictures: Iterable[np.ndarray], seconds: float) -> No
 
 
 def _encoder() -> str | None:
-    """Return the path of ffmpeg, on the PATH or of the package imageio-ffmpeg, or None."""
+    """Return the path of ffmpeg, or None if it is not installed.
+
+    It is found on the PATH or in the package imageio-ffmpeg.
+    """
     found = shutil.which("ffmpeg")
     if found is None and packages.is_installed("imageio_ffmpeg"):
         import imageio_ffmpeg

@@ -54,14 +54,17 @@ def interpolation_figure(
 
 
 def _unit(facts: Mapping[str, Any]) -> str:
-    """Return the unit of distances in brackets, or "" if the axes have none or several."""
+    """Return the unit of the descriptor in brackets, such as " (m)".
+
+    Returns "" if its axes have no unit or different ones.
+    """
     units = {axis.unit for axis in axes_of_facts(facts)}
     (unit,) = units if len(units) == 1 else ("",)
     return f" ({unit})" if unit else ""
 
 
 def _draw_map(figure, axes, facts, snapshot, index: int, rows) -> None:
-    """Draw the error at each request, and the elites as dots."""
+    """Draw a map of the actor's error at each requested descriptor, with the elites as dots."""
     parts = round(np.sqrt(len(np.unique(rows["request_0"])) * len(np.unique(rows["request_1"]))))
     low, high = np.array(facts["descriptor_low"]), np.array(facts["descriptor_high"])
     image = np.full((parts, parts), np.nan)

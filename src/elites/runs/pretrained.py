@@ -42,7 +42,7 @@ _FIELDS: files.Fields = {
 
 
 class Model(NamedTuple):
-    """A model that comes with elites: an entry of the index."""
+    """Description of a trained model that comes with elites, as the index of models has it."""
 
     name: str
     file: str
@@ -84,7 +84,7 @@ class _Source(NamedTuple):
 
 
 def models() -> dict[str, Model]:
-    """Return the models that come with elites, keyed by name."""
+    """Return the descriptions of the trained models that come with elites, keyed by name."""
     path = SHIPPED / INDEX
     table = files.read_record(path, {"models": dict})["models"]
     found = {}

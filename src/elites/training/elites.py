@@ -155,7 +155,7 @@ class Elites(Sequence[Elite]):
         """
         target = checked_descriptor(self.algorithm, descriptor)
         if target.ndim != 1 or not jnp.isfinite(target).all():
-            raise ValueError(f"a descriptor must be finite numbers, got {descriptor!r}")
+            raise ValueError(f"expected one descriptor of finite numbers, got {descriptor!r}")
         self._refuse_empty()
         weights = self.algorithm.problem.weights
         found = distances.nearest_row(target[None], jnp.asarray(self.descriptors), weights)

@@ -51,7 +51,7 @@ def kept_iterations(run: RunDirectory) -> list[int]:
 
 
 def identity(run: RunDirectory) -> str:
-    """Return an id for the run in a directory. It changes when another run takes its place.
+    """Return a text that identifies a run, to detect when another run replaces it in its directory.
 
     The id is a hash of the record of the run's first session or, without one, of its configuration.
     """
@@ -207,7 +207,10 @@ def archive(run: RunDirectory, iteration: int, seed: int) -> dict[str, Any]:
 
 
 def _between(run: RunDirectory, iteration: int, seed: int, count: int) -> np.ndarray | None:
-    """Return the actor's median error [cells] for requests all over each cell, if measured."""
+    """Return the actor's median error in each cell, an array [cells], for requests between elites.
+
+    Returns None if `elites evaluate --interpolate` has not measured it.
+    """
     if not is_inside(run, run.interpolation / "requests.csv"):
         return None
     return interpolating.between_errors(run, iteration, seed, count)

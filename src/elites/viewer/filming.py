@@ -20,12 +20,12 @@ from elites.runs import reducing
 from elites.runs.directory import RunError
 from elites.tasks.scenes import Scene, scene_of
 from elites.tasks.task import Task
-from elites.training import Elite, SeedResult
+from elites.training import Elite, Elites, SeedResult
 from elites.viewer.recording import Recording, RecordingRequest, actor_request, record
 
 # Pixels of a film of one robot, of each of two, of each of more, and of robots in one world.
 SIZE, HALF, PANEL, WORLD = (400, 300), (280, 210), (192, 144), (640, 480)
-_RATE, _PANEL_RATE = 20, 10  # most pictures a second; fewer where they have many pixels
+_RATE, _PANEL_RATE = 20, 10  # pictures a second, rounded to whole steps; fewer for many robots
 _COLUMNS = 6  # most panels in a row
 _HELD = 1.5  # seconds for which the last picture stays if a robot fell, so that its title is read
 
@@ -33,7 +33,7 @@ Layout = Literal["auto", "together", "panels"]
 
 
 class Casting(NamedTuple):
-    """Policies to be filmed: a title and a request to record it for each."""
+    """Policies to film: for each, its title and the request to record its episode."""
 
     titles: list[str]
     requests: list[RecordingRequest]
@@ -83,15 +83,16 @@ def cast(
     return casting
 
 
-def default_elite(task: Task, elites: Sequence[Elite]) -> Elite:
-    """Return the elite that a film shows by default.
+def default_elite(task: Task, elites: Elites) -> Elite:
+    """Return the elite that a film shows by default. Raises a ValueError if there are none.
 
     It is the one that ends farthest from the origin, if its descriptor is a place. There, the
     fittest elite often stands still, because moving costs energy. Otherwise it is the fittest.
     """
-    if [axis.unit for axis in task.descriptor_axes] == ["m", "m"]:
-        return max(elites, key=lambda elite: float(np.linalg.norm(elite.descriptor)))
-    return max(elites, key=lambda elite: elite.fitness)
+    fittest = elites.best()
+    if [axis.unit for axis in task.descriptor_axes] != ["m", "m"]:
+        return fittest
+    return max(elites, key=lambda elite: float(np.linalg.norm(elite.descriptor)))
 
 
 def spread(elites: Sequence[Elite], count: int) -> list[Elite]:
@@ -180,9 +181,13 @@ def _takes(scene: Scene, casting: Casting, recordings: list[Recording], kind: La
             colours = shapes.tinted(scene, float(np.arctan2(y, x) / (2 * np.pi)) % 1.0)
         else:
             colours = shapes.body_colours(scene)
-        ending = "" if recording.ending is None else f"{recording.ending} at step {recording.steps}"
-        takes.append(Take(title, recording.poses, colours, ending))
+        takes.append(Take(title, recording.poses, colours, _ending(recording)))
     return takes
+
+
+def _ending(recording: Recording) -> str:
+    """Return how and when an episode ended early, such as "fell at step 705", or ""."""
+    return "" if recording.ending is None else f"{recording.ending} at step {recording.steps}"
 
 
 def _summary(casting: Casting, recordings: list[Recording]) -> list[str]:
@@ -192,11 +197,13 @@ def _summary(casting: Casting, recordings: list[Recording]) -> list[str]:
         if not recording.valid:
             lines.append(f"{title}: the simulation diverged")
             continue
-        reached = ", ".join(f"{value:.3g}" for value in recording.reached)
-        line = f"{title}: fitness {recording.fitness:.4g}, reached {reached}"
-        line += f", error {recording.error:.2g}"
-        ended = recording.ending and f", {recording.ending} at step {recording.steps}"
-        lines.append(line + (ended or ""))
+        facts = [
+            f"fitness {recording.fitness:.4g}",
+            f"reached {', '.join(f'{value:.3g}' for value in recording.reached)}",
+            f"error {recording.error:.2g}",
+            _ending(recording),
+        ]
+        lines.append(f"{title}: {', '.join(filter(None, facts))}")
     return lines
 
 
