@@ -12,6 +12,7 @@ from elites.runs import directory as directories
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory
 from elites.study.plan import Plan
+from elites.study.recorded import Folder
 from elites.study.study import Item
 from program import edit_json
 from written import study
@@ -55,6 +56,17 @@ def run(tmp_path) -> RunDirectory:
     made = study(tmp_path / "study", plan, lambda item, seed, i: 10.0 * seed + i, [item])
     directories.write_json(made.run(item) / directories.ENVIRONMENT, [SESSION])
     return made.run(item)
+
+
+@pytest.fixture
+def parts(tmp_path) -> list[RunDirectory]:
+    """Finished runs of one seed each, with the seeds 0, 1 and 3."""
+    items = [Item("point_omni", "me", seed, 1) for seed in (0, 1, 3)]
+    plan = Plan(("point_omni",), ("me",), seeds=4, evaluations=320)
+    made = study(tmp_path / "parts", plan, lambda item, seed, i: 10.0 * seed + i, items)
+    for item in items:
+        directories.write_json(made.run(item) / directories.ENVIRONMENT, [SESSION])
+    return [made.run(item) for item in items]
 
 
 def call(results, monkeypatch, capsys, *arguments: object) -> tuple[int, str]:
@@ -108,7 +120,7 @@ def test_a_run_is_added_with_its_source_and_configuration(results, run, monkeypa
 
 
 def test_a_configuration_that_is_kept_can_be_read(results, run):
-    table = results.add(run)
+    table = results.adding.add(results.FOLDER, [run])
     path = table.with_name("me.seeds_0-1.config.json")
     assert Config.from_json(json.loads(path.read_text()), str(path)) == run.config()
 
@@ -116,10 +128,47 @@ def test_a_configuration_that_is_kept_can_be_read(results, run):
 def test_all_sources_of_a_run_are_kept_once(results, run):
     later = [SESSION, {**SESSION, "time": "later"}, {**SESSION, "source": "f" * 16}]
     directories.write_json(run / directories.ENVIRONMENT, later)
-    path = results.add(run).with_name("me.seeds_0-1.environment.json")
+    path = results.adding.add(results.FOLDER, [run]).with_name("me.seeds_0-1.environment.json")
     assert [entry["source"] for entry in json.loads(path.read_text())] == [
         SESSION["source"], "f" * 16
     ]  # fmt: skip
+
+
+def test_runs_that_differ_in_their_seeds_are_one_table(results, parts, monkeypatch, capsys):
+    for run in parts:
+        (run / directories.REEVALUATIONS).write_text(
+            f"iteration,seed,evaluations\n9,{run.config().first_seed},320\n"
+        )
+    paths = [run.path for run in reversed(parts)]
+    assert call(results, monkeypatch, capsys, "--add", *paths, "--new-process") == (0, "")
+    tables = sorted(path.name for path in results.FOLDER.glob("point_omni/*.csv"))
+    kinds = ("csv", "new_process.csv", "reevaluations.csv")
+    assert tables == [f"me.seeds_{seeds}.{kind}" for seeds in ("0-1", "3-3") for kind in kinds]
+    recording, other = Folder(results.FOLDER).read([])
+    assert (recording.seeds, other.seeds) == ([0, 1], [3])
+    assert recording.metrics["qd_score"][:, 1].tolist() == [10.0 + i for i in range(1, 10)]
+    again = recording.table("reevaluations").read_text().split()
+    assert again == ["iteration,seed,evaluations", "9,0,320", "9,1,320"]
+    evaluated = recording.table("new_process").read_text().split()
+    assert [line.split(",")[:3] for line in evaluated[1:]] == [
+        ["0", "9", "9.0"],
+        ["1", "9", "19.0"],
+    ]
+    kept = json.loads(recording.path.with_suffix(".config.json").read_text())
+    assert (kept["first_seed"], kept["seeds"]) == (0, 2)
+
+
+def test_runs_that_do_not_fit_together_are_refused(results, parts, run, monkeypatch, capsys):
+    first, second, _ = parts
+    said = refusal(results, monkeypatch, capsys, "--add", first.path, run.path)
+    assert "has seed 0, and so has" in said
+    table = second / directories.METRICS
+    table.write_text("\n".join(table.read_text().split()[:-1]) + "\n")
+    said = refusal(results, monkeypatch, capsys, "--add", first.path, second.path)
+    assert f"{first.path}: ended at iteration 9, and the runs with the seeds after it at 8" in said
+    (second.evaluation / "metrics.csv").unlink()
+    said = refusal(results, monkeypatch, capsys, "--add", second.path, "--new-process")
+    assert f"{second.path}: was not evaluated. Run: elites evaluate" in said
 
 
 @pytest.mark.parametrize("sessions", [[], [{**SESSION, "source": None}, SESSION]])
