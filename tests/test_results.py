@@ -149,9 +149,8 @@ def test_a_page_that_differs_is_noticed(scripts, tmp_path):
 
 
 def test_a_run_is_added_by_its_tables(scripts, tmp_path, monkeypatch):
-    results = scripts[0]
-    monkeypatch.setattr(results, "FOLDER", tmp_path / "tables")
-    monkeypatch.setattr(results, "LONG", 8)
+    adding = scripts[0].adding
+    monkeypatch.setattr(adding, "LONG", 8)
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "plan.toml").write_text(
         'tasks = ["point_omni"]\nalgorithms = ["me"]\nseeds = 2\nevaluations = 320\n'
@@ -167,12 +166,12 @@ def test_a_run_is_added_by_its_tables(scripts, tmp_path, monkeypatch):
     (run.evaluation / "cells.csv").write_text(
         "seed,iteration,cell,fitness,descriptor_0,descriptor_error\n0,9,1,2,3,4\n1,9,5,6,7,8\n"
     )
-    table = results.add(run)
+    table = adding.add(tmp_path / "tables", [run])
     assert table == tmp_path / "tables/point_omni/me.discount_0.5.seeds_0-1.csv"
-    iterations = [row["iteration"] for row in results.rows_of(table)]
+    iterations = [row["iteration"] for row in adding.rows_of(table)]
     assert iterations == ["1", "1", "9", "9"]  # the first and the last
     stem = table.with_suffix("")
-    assert results.rows_of(Path(f"{stem}.cells.csv")) == [
+    assert adding.rows_of(Path(f"{stem}.cells.csv")) == [
         {"seed": "1", "iteration": "9", "cell": "5", "fitness": "6", "descriptor_0": "7"}
     ]
     kept = json.loads(Path(f"{stem}.environment.json").read_text())
