@@ -131,6 +131,14 @@ def test_bad_choices_are_refused(conditioned, tmp_path, options, words):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_descriptor_outside_the_bounds_is_warned_of(conditioned, tmp_path):
+    for number, value in enumerate((1.0, 7)):
+        done = command("export", conditioned, tmp_path / f"{number}.onnx", "--descriptor", 0, value)
+        assert done.returncode == 0, done.stderr
+        warned = "--descriptor 0 7 lies outside the bounds of point_omni, -1 to 1 and -1 to 1."
+        assert (warned in done.stderr) == (value == 7)
+
+
 def test_an_empty_cell_names_cells_with_an_elite(conditioned, tmp_path):
     filled = [elite.cell for elite in elites.load(conditioned).archive]
     empty = next(cell for cell in range(32) if cell not in filled)

@@ -44,6 +44,8 @@ def test_requests_cover_the_space_and_results_are_those_of_the_actor(run, said):
         step = (high[axis] - low[axis]) / 10
         np.testing.assert_allclose(asked, low[axis] + step * (np.arange(10) + 0.5), rtol=1e-5)
     # The point ends where the sum of its actions leads: `Run.reevaluate` has the same actor.
+    with pytest.raises(TypeError):
+        trained.interpolate(points=2.5)
     found = trained.interpolate(points=100)
     np.testing.assert_allclose([row["error"] for row in rows], found.error[0], rtol=1e-5)
     place = np.array([[row["reached_0"], row["reached_1"]] for row in rows])

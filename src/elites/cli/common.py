@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
 from elites import trust
+from elites.output import warn
 from elites.runs import session
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory
@@ -57,6 +59,21 @@ def trusted_config(run: RunDirectory, trust_task: bool, *more: str) -> Config:
             raise
     trust.record(*names)
     return config
+
+
+def warn_outside_bounds(
+    name: str, descriptor: Sequence[float], low: Sequence[float], high: Sequence[float]
+) -> None:
+    """Warn if the value of --descriptor lies outside the bounds `low` and `high` of a task."""
+    axes = list(zip(descriptor, low, high, strict=True))
+    if all(a <= value <= b for value, a, b in axes):
+        return
+    given = " ".join(f"{value:g}" for value in descriptor)
+    bounds = " and ".join(f"{a:g} to {b:g}" for _, a, b in axes)
+    warn(
+        f"--descriptor {given} lies outside the bounds of {name}, {bounds}. No elite is there, "
+        "and no actor was trained for it"
+    )
 
 
 def _agrees(question: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from elites.cli.common import RunPath, shown, trusted_config
+from elites.cli.common import RunPath, shown, trusted_config, warn_outside_bounds
 from elites.runs import directory as directories
 from elites.runs.config import seed_index
 from elites.runs.directory import RunDirectory
@@ -75,6 +75,11 @@ def export(
         policy, information = exporting.actor_at(directory, results, iteration, descriptor, seed)
     else:
         policy, information = exporting.choose(results, actor, cell, descriptor, seed)
+    problem = results.algorithm.problem
+    if descriptor:
+        warn_outside_bounds(
+            problem.name, descriptor, problem.descriptor_low, problem.descriptor_high
+        )
     error = exporting.export(policy, output, {**information, "iteration": iteration})
     compared = (
         "not compared with JAX, because there is no C compiler (cc) here"

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from elites.cli.common import RunPath, shown, trusted_config
+from elites.cli.common import RunPath, shown, trusted_config, warn_outside_bounds
 from elites.runs import directory as directories
 from elites.runs.config import seed_index
 from elites.words import amount, counted
@@ -72,6 +72,9 @@ def render(
 
         with kept.keeping():
             elites = _elites(task, result, cell, descriptor, gallery)
+            if descriptor:
+                low, high = task.descriptor_low, task.descriptor_high
+                warn_outside_bounds(task.name, descriptor, low, high)
             casting = filming.cast(result, elites, descriptor, not actor, actor or beside)
             film = filming.of(task, casting, layout, (size[0], size[1]) if size else None, speed)
         written = movie.write(target, film, team)

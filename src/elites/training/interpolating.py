@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 
 import jax.numpy as jnp
 import numpy as np
@@ -48,7 +49,7 @@ def interpolate(
 
     `archive` has the archives of the seeds, and `keys` [seeds] are their random keys.
     """
-    if points < 1:
+    if operator.index(points) < 1:  # raises a TypeError for 2.5
         raise ValueError(f"points must be at least 1, got {points}")
     problem, seeds = batched.algorithm.problem, archive.fitness.shape[0]
     requests = spread(problem, points)
