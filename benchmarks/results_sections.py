@@ -6,9 +6,11 @@ import json
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from elites.runs import logs
 from elites.study.groups import Group, Results
 from elites.study.markup import p_text
 from elites.study.recorded import NEAR, Recording
@@ -278,40 +280,66 @@ def files(data: Data) -> str:
     rows = [
         [f"[`{r.path.relative_to(FOLDER)}`](results/{r.path.relative_to(FOLDER)})",
          str(len(r.seeds)), f"{r.metrics['evaluations'][-1, 0]:,.0f}", _checked(r),
-         duration(float(r.metrics["seconds"][-1].max())), _versions(r)]
+         duration(_seconds(r)), _versions(r)]
         for r in data.recordings
     ]  # fmt: skip
-    total = sum(float(r.metrics["seconds"][-1].max()) for r in data.recordings)
     header = ["table", "seeds", "evaluations", "archive error", "time", "versions"]
-    text = f"The times add up to {duration(total)}."
-    return f"{table(header, rows)}\n\n{text}"
+    on_cpu = sum(_seconds(r) for r in data.recordings if _device(r) == "cpu")
+    on_gpu = sum(_seconds(r) for r in data.recordings) - on_cpu
+    text = f"The times add up to {duration(on_gpu)} on a GPU"
+    if on_cpu:
+        text += f" and {duration(on_cpu)} on one CPU core"
+    return f"{table(header, rows)}\n\n{text}."
+
+
+def _seconds(recording: Recording) -> float:
+    """Return the time that a recorded run took, in seconds.
+
+    Seeds of one batch have the same time. Otherwise they were runs of their own, one after another.
+    """
+    seconds = recording.metrics["seconds"][-1]
+    return float(seconds.max() if np.ptp(seconds) == 0 else seconds.sum())
 
 
 def _checked(recording: Recording) -> str:
     """Return the largest descriptor error of the archives that a run re-evaluated last, and when.
 
-    Where `elites evaluate` was run in a new process afterwards, a file beside the table says so.
+    Where `elites evaluate` was run in a new process afterwards, a file beside the table has its
+    errors.
     """
     again = recording.reevaluations
     if not len(again.get("descriptor_error", ())):
         return "not checked"
     evaluations, end = again["evaluations"][-1, 0], recording.metrics["evaluations"][-1, 0]
     text = f"{again['descriptor_error'][-1].max():.3g}"
-    if recording.table("new_process").exists():
-        text += ", new process too"
+    evaluated = recording.table("new_process")
+    if evaluated.exists():
+        found = logs.read_table(evaluated, ("descriptor_error",))["descriptor_error"].max()
+        text += ", new process too" if f"{found:.3g}" == text else f", new process {found:.3g}"
     return text if evaluations == end else f"{text} after {evaluations:,.0f}"
 
 
-def _versions(recording: Recording) -> str:
-    """Return the versions and the device of a recorded run, from the file beside its table."""
+def _last_session(recording: Recording) -> dict[str, Any]:
+    """Return versions, source and device of a recorded run, from the file beside its table.
+
+    Returns an empty dictionary if there is no such file.
+    """
     path = recording.path.with_suffix(".environment.json")
-    if not path.exists():
-        return ""
-    last_session = json.loads(path.read_text("utf-8"))[-1]
-    names = [f"{name} {last_session[name]}" for name in ("elites", "jax") if name in last_session]
-    if commit := last_session.get("commit") or last_session.get("source"):
+    return json.loads(path.read_text("utf-8"))[-1] if path.exists() else {}
+
+
+def _device(recording: Recording) -> str:
+    """Return the device of a recorded run, such as "NVIDIA H200" or "cpu", or "" if unknown."""
+    return str(_last_session(recording).get("device", ""))
+
+
+def _versions(recording: Recording) -> str:
+    """Return the versions and the device of a recorded run as text."""
+    session = _last_session(recording)
+    names = [f"{name} {session[name]}" for name in ("elites", "jax") if name in session]
+    if commit := session.get("commit") or session.get("source"):
         names.insert(1, f"source {commit[:7]}")
-    return ", ".join([*names, str(last_session.get("device", ""))])
+    return ", ".join([*names, *filter(None, [_device(recording)])])
 
 
 def page(data: Data) -> dict[Path, dict[str, str]]:
