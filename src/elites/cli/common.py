@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -16,6 +16,10 @@ from elites.runs import session
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory
 from elites.words import plain
+
+if TYPE_CHECKING:  # they load JAX
+    from elites.core.types import Problem
+    from elites.tasks.task import Task
 
 STOPPED = 3
 """Exit code of training that a signal stopped and that can be resumed."""
@@ -61,18 +65,18 @@ def trusted_config(run: RunDirectory, trust_task: bool, *more: str) -> Config:
     return config
 
 
-def warn_outside_bounds(
-    name: str, descriptor: Sequence[float], low: Sequence[float], high: Sequence[float]
-) -> None:
-    """Warn if the value of --descriptor lies outside the bounds `low` and `high` of a task."""
-    axes = list(zip(descriptor, low, high, strict=True))
-    if all(a <= value <= b for value, a, b in axes):
+def warn_outside_bounds(problem: Problem | Task, descriptor: Sequence[float]) -> None:
+    """Warn if the value of --descriptor, where one is given, lies outside the bounds of a task."""
+    bounds = list(zip(problem.descriptor_low, problem.descriptor_high, strict=True))
+    if not descriptor or all(
+        low <= value <= high for value, (low, high) in zip(descriptor, bounds, strict=True)
+    ):
         return
     given = " ".join(f"{value:g}" for value in descriptor)
-    bounds = " and ".join(f"{a:g} to {b:g}" for _, a, b in axes)
+    ranges = " and ".join(f"{low:g} to {high:g}" for low, high in bounds)
     warn(
-        f"--descriptor {given} lies outside the bounds of {name}, {bounds}. No elite is there, "
-        "and no actor was trained for it"
+        f"--descriptor {given} lies outside the bounds of {problem.name}, {ranges}. No elite is "
+        "there, and no actor was trained for it"
     )
 
 

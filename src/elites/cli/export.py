@@ -75,11 +75,7 @@ def export(
         policy, information = exporting.actor_at(directory, results, iteration, descriptor, seed)
     else:
         policy, information = exporting.choose(results, actor, cell, descriptor, seed)
-    problem = results.algorithm.problem
-    if descriptor:
-        warn_outside_bounds(
-            problem.name, descriptor, problem.descriptor_low, problem.descriptor_high
-        )
+    warn_outside_bounds(results.algorithm.problem, descriptor)
     error = exporting.export(policy, output, {**information, "iteration": iteration})
     compared = (
         "not compared with JAX, because there is no C compiler (cc) here"

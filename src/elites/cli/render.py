@@ -72,13 +72,11 @@ def render(
 
         with kept.keeping():
             elites = _elites(task, result, cell, descriptor, gallery)
-            if descriptor:
-                low, high = task.descriptor_low, task.descriptor_high
-                warn_outside_bounds(task.name, descriptor, low, high)
             casting = filming.cast(result, elites, descriptor, not actor, actor or beside)
             film = filming.of(task, casting, layout, (size[0], size[1]) if size else None, speed)
         written = movie.write(target, film, team)
     print(f"{target}: {counted(len(film.frames), 'picture')}, {amount(written)}")
+    warn_outside_bounds(task, descriptor)
     notes = _fewer(directory, bool(descriptor) and not actor, gallery, len(elites))
     for line in notes if gallery else [*film.summary, *notes]:
         print(line)
