@@ -213,6 +213,35 @@ def test_a_study_with_other_settings_is_not_joined(tmp_path):
     assert "cannot be joined, it has other settings: evaluations is 640, not None" in said
 
 
+def test_recorded_tables_with_other_settings_are_not_joined(folder, tmp_path):
+    first = study(tmp_path / "first", SMALL, known)
+    (folder / "plan.toml").write_text(f"{PLAN}[hp]\ndiscount = 0.5\n")
+    with pytest.raises(ValueError, match=r"tables: cannot be joined, it has other settings: hp is"):
+        collect.collect(first, Folder(folder))
+    said = complaint(elites("report", first.path, "--join", folder), 2)
+    assert "cannot be joined, it has other settings: hp is {'discount': 0.5}, not {}" in said
+
+
+def test_recorded_tables_are_joined_up_to_the_budget_of_the_first_plan(folder, tmp_path):
+    """The tables have up to 2,000 evaluations, and the plan of the study has about 320."""
+    first = study(tmp_path / "first", SMALL, known, [Item("point_omni", "me", 0, 4)])
+    budget = SMALL.budget("point_omni")
+    assert budget < 400
+    found = collect.collect(first, Folder(folder)).find("point_omni", "pga_me")
+    assert found is not None
+    assert found.budgets == {budget}
+    assert found.curves["evaluations"][:, 0].tolist() == list(range(100, budget + 1, 100))
+
+
+def test_tables_of_tasks_that_the_first_plan_lacks_are_left_out(folder, tmp_path):
+    write(folder, "arm_reach/me.seeds_0-3", range(4), 1000)
+    first = study(tmp_path / "first", SMALL, known)
+    results = collect.collect(first, Folder(folder))
+    assert results.tasks == ["point_omni"]
+    assert results.problems == []
+    assert group(folder, "me", "arm_reach").seeds == [0, 1, 2, 3]  # of its own plan
+
+
 def test_a_finished_run_is_preferred_to_a_longer_one():
     def part(seeds: list[int], last: float, done: bool) -> SeedResults:
         curves = {"evaluations": np.full((1, len(seeds)), last), "seed": np.array([seeds])}

@@ -44,7 +44,7 @@ def test_with_ties_too_all_divisions_are_counted(first, second):
     p, exact = statistics.rank_sum(first, second)
     assert exact
     assert p == pytest.approx(by_counting(first, second))
-    assert p >= statistics.smallest_p(len(first), len(second)) - 1e-12
+    assert p >= statistics.smallest_p(first, second) - 1e-12
 
 
 def test_ties_do_not_make_three_seeds_significant():
@@ -70,14 +70,22 @@ def test_many_values_are_approximated_with_correction_for_ties():
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 2), (3, 3), (3, 5), (5, 5), (8, 8)])
 def test_complete_separation_reaches_the_smallest_p_and_no_less(n, m):
     p, _ = statistics.rank_sum(np.arange(n), 100.0 + np.arange(m))
-    assert p == pytest.approx(statistics.smallest_p(n, m))
+    assert p == pytest.approx(statistics.smallest_p(range(n), range(n, n + m)))
 
 
 def test_too_few_seeds_cannot_be_significant():
-    assert statistics.smallest_p(3, 3) == pytest.approx(0.1)
-    assert statistics.smallest_p(5, 5) == pytest.approx(2 / 252)
-    assert statistics.smallest_p(1, 1) == 1.0
-    assert statistics.smallest_p(0, 5) == 1.0
+    assert statistics.smallest_p([1, 5, 3], [2, 6, 4]) == pytest.approx(0.1)
+    assert statistics.smallest_p(range(5), range(5, 10)) == pytest.approx(2 / 252)
+    assert statistics.smallest_p([1], [2]) == 1.0
+    assert statistics.smallest_p([], [1, 2]) == 1.0
+    assert statistics.smallest_p(range(60), range(60)) < 1e-30
+
+
+def test_ties_change_the_smallest_p():
+    """Of the four divisions of 1, 1, 1, 2 into one and three, only the 2 alone is extreme."""
+    assert statistics.smallest_p([1], [1, 1, 2]) == pytest.approx(1 / 4)
+    assert statistics.rank_sum([2], [1, 1, 1])[0] == pytest.approx(1 / 4)
+    assert statistics.smallest_p([1, 1], [1, 1]) == 1.0
 
 
 @given(samples, samples)
@@ -183,7 +191,7 @@ def test_the_interval_is_the_same_every_time():
 
 
 def compared(
-    tasks: dict[str, dict[str, list[float]]], family_of=lambda name: ""
+    tasks: dict[str, dict[str, list[float]]], family_of=lambda name: "", intended=()
 ) -> list[statistics.Corrected]:
     """Return the corrected comparisons of the algorithm "a" with all others, on all tasks."""
     pairs = [
@@ -192,7 +200,7 @@ def compared(
         for name in values
         if name != "a"
     ]
-    return statistics.correct(pairs, family_of)
+    return statistics.correct(pairs, family_of, intended)
 
 
 def test_comparisons_of_one_algorithm_over_all_tasks_are_one_family():
@@ -205,7 +213,7 @@ def test_comparisons_of_one_algorithm_over_all_tasks_are_one_family():
     assert [entry.family for entry in found] == [3, 3, 3]
     for entry in found:
         assert entry.bonferroni == pytest.approx(min(3 * entry.comparison.p, 1.0))
-        assert entry.comparison.smallest == statistics.smallest_p(8, 8)
+        assert entry.comparison.smallest == pytest.approx(2 / math.comb(16, 8))
     p = [entry.comparison.p for entry in found]
     np.testing.assert_allclose([entry.holm for entry in found], statistics.holm(p))
     assert found[0].comparison.superiority > 0.9
@@ -216,6 +224,13 @@ def test_what_cannot_be_compared_is_not_in_the_family():
     assert one.bonferroni == one.comparison.p
     assert [one.family, nothing.family] == [1, 1]
     assert math.isnan(nothing.bonferroni)
+
+
+def test_intended_comparisons_and_those_beyond_the_plan_count_once_each():
+    intended = {("x", "b"), ("x", "c"), ("y", "b")}  # of which only one is made, and another one
+    found = compared({"x": {"a": A, "b": B, "z": B}}, intended=intended)
+    assert [entry.family for entry in found] == [4, 4]
+    assert found[0].bonferroni == pytest.approx(4 * found[0].comparison.p)
 
 
 def test_families_are_corrected_apart():

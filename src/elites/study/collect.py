@@ -48,14 +48,15 @@ def collect(source: Source, *others: Source) -> Results:
     """Collect the results of a study, or of a folder of tables, joined with those of others.
 
     Returns them with messages about files that are missing or damaged. The plan is that of the
-    first source. Raises a ValueError if another study was computed with other settings.
+    first source. Raises a ValueError if another source was computed with other settings.
     """
     plan, found = source.plan(), _Collection()
     for task, algorithm in plan.pairs():
         found.group(short_name(task), short_name(algorithm)).planned = plan.seeds
     for each in (source, *others):
+        # Recorded tables are read up to the plan's budget, whatever their own was.
+        refuse_other_settings(plan, each.plan(), each.path, isinstance(each, Folder))
         if isinstance(each, Study):
-            refuse_other_settings(plan, each)
             for item in each.items():
                 _add_item(found, each, item)
         else:
@@ -157,11 +158,14 @@ def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
 def _add_recordings(found: _Collection, folder: Folder, plan: Plan) -> None:
     """Add the recorded tables of a folder to what was found, up to the plan's budget.
 
-    An algorithm with other settings than the plan's has a group of its own.
+    An algorithm with other settings than the plan's has a group of its own. Tables of tasks that
+    the plan does not have are left out.
     """
     by_group: dict[tuple[str, str], list[Recording]] = {}
+    tasks = {short_name(task) for task in plan.tasks}
     for recording in folder.read(found.problems):
-        by_group.setdefault((recording.task, recording.label), []).append(recording)
+        if recording.task in tasks:
+            by_group.setdefault((recording.task, recording.label), []).append(recording)
     hp = plan.config(plan.tasks[0], plan.algorithms[0], plan.seed_numbers).hp
     for (task, label), recordings in by_group.items():
         budget = plan.budget(task)

@@ -48,7 +48,11 @@ def comparison_point(groups: Sequence[Group]) -> Point | None:
         return None
     common = _common_evaluations(begun)
     values = {
-        metric: {g.label: v for g in begun if (v := values_at(g, metric, common)) is not None}
+        metric: {
+            g.label: v
+            for g in begun
+            if (v := values_at(g, metric, common * (1 + g.tolerance))) is not None
+        }
         for metric, _ in ARCHIVE_METRICS
     }
     text = f"after {common:,.0f} evaluations, which all of them have reached"

@@ -37,6 +37,12 @@ AXES = (
     ("seconds", "wall-clock seconds"),
 )
 Columns = Mapping[str, np.ndarray]
+NEAR = 0.01
+"""Share of a budget by which a number of evaluations may miss it, and still counts as equal.
+
+Iterations of different algorithms have different numbers of evaluations, and recorded tables are
+thinned out.
+"""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,6 +109,11 @@ class Group:
     runs: list[tuple[Study, Item]] = dataclasses.field(default_factory=list)
     tables: list[Path] = dataclasses.field(default_factory=list)
     """Recorded tables that it was read from."""
+
+    @property
+    def tolerance(self) -> float:
+        """Share by which a number of evaluations may be missed, 0 unless its tables are thinned."""
+        return NEAR if self.tables else 0.0
 
     def join(self, parts: Sequence[SeedResults]) -> None:
         """Set seeds, curves and final metrics from those of the parts.

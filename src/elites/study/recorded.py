@@ -28,15 +28,9 @@ from elites.files import RunError
 from elites.names import short_name
 from elites.runs import logs
 from elites.study import plan as plans
-from elites.study.groups import Columns, SeedResults
+from elites.study.groups import NEAR, Columns, SeedResults
 
 PLAN = "plan.toml"
-NEAR = 0.01
-"""Share of a budget by which a number of evaluations may miss it, and still counts as equal.
-
-Iterations of different algorithms have different numbers of evaluations, and tables are thinned
-out.
-"""
 FEW = 4
 """Number of seeds that are enough to leave out those that were stopped earlier."""
 _NAME = re.compile(
@@ -62,6 +56,11 @@ class Recording:
     def seeds(self) -> list[int]:
         """The seeds of the run."""
         return [int(seed) for seed in self.metrics["seed"][0]]
+
+    @property
+    def last(self) -> float:
+        """Number of evaluations that the run has reached."""
+        return float(self.metrics["evaluations"][-1, 0])
 
     def table(self, kind: str) -> Path:
         """Return the path of another table of the run, such as its `cells`. It may not exist."""
@@ -167,17 +166,17 @@ def parts_for(recordings: Sequence[Recording], budget: int) -> list[SeedResults]
     have them, so a seed that was stopped early would shorten all. Such seeds are left out if at
     least `FEW` others remain.
     """
-    order = sorted(recordings, key=lambda r: -r.metrics["evaluations"][-1, 0])
-    # Thinned tables end earlier below a budget, so lengths below it must not decide.
-    parts: list[SeedResults] = []
-    for recording in order:
-        known = {key for part in parts for key in part.keys}
+    found: list[tuple[float, SeedResults]] = []  # with the evaluations that a run has, at most all
+    known: set[tuple[str, int]] = set()
+    for recording in sorted(recordings, key=lambda r: -r.last):
         part = recording.part(budget).without(known)
-        parts += [] if part is None else [part]
-    lengths = sorted((part.last for part in parts for _ in part.seeds), reverse=True)
-    if len(lengths) <= FEW:
-        return parts
-    return [part for part in parts if part.last >= lengths[FEW - 1] * (1 - NEAR)]
+        if part is not None:
+            # The last row of a thinned table may be far below a budget that its run has passed.
+            found.append((min(recording.last, budget), part))
+            known |= set(part.keys)
+    lengths = sorted((length for length, part in found for _ in part.seeds), reverse=True)
+    least = lengths[FEW - 1] * (1 - NEAR) if len(lengths) > FEW else 0.0
+    return [part for length, part in found if length >= least]
 
 
 class Archive(NamedTuple):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from elites.names import short_name
 from elites.runs.evaluation import ARCHIVE_METRICS
@@ -14,9 +15,10 @@ from elites.study.comparison import comparison_point
 from elites.study.groups import Group, Results
 from elites.study.markup import escaped, p_text, table
 from elites.study.plan import ABLATIONS, BASELINES, Plan
-from elites.words import counted
+from elites.words import counted, listed
 
 REFERENCE = "dcg_me"
+LEVEL = 0.05  # of significance
 PAPER, OTHERS = "the algorithms of the paper", "the other algorithms"
 
 
@@ -37,6 +39,8 @@ class Test(NamedTuple):
     task: str
     comparison: statistics.Comparison
     evaluations: float | None  # after which they are compared, or None at the end of training
+    first: np.ndarray  # [seeds] values of the first algorithm
+    second: np.ndarray  # [seeds] values of the second algorithm
 
     @property
     def after(self) -> str:
@@ -44,25 +48,46 @@ class Test(NamedTuple):
         return "the end" if self.evaluations is None else f"{self.evaluations:,.0f}"
 
 
+def tested(first: Group, second: Group, metric: str) -> Test | None:
+    """Return the test of two algorithms on a task, or None if one of them has no values.
+
+    They are compared after the most evaluations that both have, so an algorithm that was stopped
+    early does not shorten the comparisons of the others.
+    """
+    point = comparison_point([first, second])
+    values = {} if point is None else point.values.get(metric, {})
+    if point is None or first.label not in values or second.label not in values:
+        return None
+    comparison = statistics.compare(values, first.label, second.label)
+    return Test(
+        first.task, comparison, point.evaluations, values[first.label], values[second.label]
+    )
+
+
+def intended_comparisons(plan: Plan, results: Results, reference: str) -> set[tuple[str, str]]:
+    """Return the task and the algorithm of each comparison with the reference.
+
+    These are the comparisons that the plan has, and those that can be made beyond it. P-values are
+    corrected for all of them, at whatever number of evaluations they are tested.
+    """
+    planned = {(short_name(task), short_name(name)) for task, name in plan.pairs()}
+    begun = {(group.task, group.label) for group in results.groups if group.curves}
+    return {(task, name) for task, name in planned | begun if name != reference}
+
+
 class Tests:
     """Rank-sum tests of the reference algorithm against every other algorithm, over all tasks.
 
     The reference is DCG-MAP-Elites, as in the paper. If the plan does not have it, the reference is
-    the plan's first algorithm. In an unfinished study, two algorithms are compared after the most
-    evaluations that both have, so one that was stopped early does not shorten the others.
+    the plan's first algorithm.
     """
 
     def __init__(self, plan: Plan, results: Results):
         names = [short_name(algorithm) for _, algorithm in plan.pairs()]
         self.reference = REFERENCE if REFERENCE in names else names[0]
-        others = [name for name in names if name != self.reference]
-        self._planned = Counter(self._family(name) for name in others)
         self._results = results
+        self._intended = intended_comparisons(plan, results, self.reference)
         self._families = {metric: self._tested(metric) for metric, _ in ARCHIVE_METRICS}
-
-    def _family(self, name: str) -> str:
-        """Return the family of the comparison of the reference with another algorithm."""
-        return family_of(self.reference, name)
 
     def _tested(self, metric: str) -> list[tuple[Test, statistics.Corrected]]:
         """Return the tests of the reference against all others by one metric, corrected."""
@@ -70,10 +95,8 @@ class Tests:
         for task in self._results.tasks:
             groups = self._results.of(task)
             reference = [group for group in groups if group.label == self.reference]
-            found += [_test(a, b, metric) for a in reference for b in groups if b is not a]
-        tests = [test for test in found if test is not None]
-        pairs = [(test.task, test.comparison) for test in tests]
-        return list(zip(tests, statistics.correct(pairs, self._family, self._planned), strict=True))
+            found += [tested(a, b, metric) for a in reference for b in groups if b is not a]
+        return corrected([test for test in found if test is not None], self._intended)
 
     def section(self, task: str) -> str:
         """Return the HTML of the tests on one task.
@@ -101,7 +124,7 @@ class Tests:
         """
         found = [entry for entry in self._families[metric] if entry[0].task == task]
         groups = [g for g in self._results.of(task) if g.label != self.reference]
-        others = [_test(a, b, metric) for a, b in itertools.combinations(groups, 2)]
+        others = [tested(a, b, metric) for a, b in itertools.combinations(groups, 2)]
         uncorrected = [test for test in others if test is not None]
         if not found and not uncorrected:
             return ""
@@ -115,8 +138,8 @@ class Tests:
                 for test, t in found
                 for c in [t.comparison]
             ]  # fmt: skip
-            corrected = [entry for _, entry in found]
-            parts += [*self._family_notes(metric), table(header, rows), *_too_few(corrected)]
+            parts += [*self._family_notes(metric), table(header, rows)]
+            parts += _too_few([entry for _, entry in found])
         if uncorrected:
             header = ["first", "second", "p", "smallest p possible", "first above second", "p is",
                       "after"]  # fmt: skip
@@ -150,29 +173,35 @@ class Tests:
         return notes
 
 
-def _test(first: Group, second: Group, metric: str) -> Test | None:
-    """Return the test of two algorithms on a task, or None if one of them has no values."""
-    point = comparison_point([first, second])
-    values = {} if point is None else point.values.get(metric, {})
-    if point is None or first.label not in values or second.label not in values:
-        return None
-    comparison = statistics.compare(values, first.label, second.label)
-    return Test(first.task, comparison, point.evaluations)
+def corrected(
+    tests: Sequence[Test], intended: Collection[tuple[str, str]]
+) -> list[tuple[Test, statistics.Corrected]]:
+    """Return tests of one algorithm against others by one metric, with their corrected p-values.
+
+    `intended` has all comparisons to correct for, as `intended_comparisons` returns them.
+    """
+    reference = tests[0].comparison.first if tests else ""
+    found = statistics.correct(
+        [(test.task, test.comparison) for test in tests],
+        lambda name: family_of(reference, name),
+        intended,
+    )
+    return list(zip(tests, found, strict=True))
 
 
 def _too_few(found: Sequence[statistics.Corrected]) -> list[str]:
-    """Return the HTML of warnings if no test of a family can be significant with so few seeds.
+    """Return the HTML of a note on the comparisons that cannot be significant with so few seeds.
 
-    `found` are the corrected comparisons of one metric on one task.
+    `found` are the corrected comparisons of one metric on one task. Returns an empty list if there
+    are no such comparisons.
     """
-    warnings = []
-    for kind in dict.fromkeys(entry.kind for entry in found):
-        mine = [entry for entry in found if entry.kind == kind]
-        least = max(entry.comparison.smallest for entry in mine)
-        corrected = min(least * mine[0].family, 1.0)
-        if corrected > 0.05:
-            warnings.append(
-                "<p><strong>Too few seeds to tell:</strong> the smallest possible p-value is "
-                f"{p_text(least)}, or {p_text(corrected)} after correction.</p>"
-            )
-    return warnings
+    few = [entry for entry in found if entry.comparison.smallest * entry.family > LEVEL]
+    if not few:
+        return []
+    names = escaped(listed([entry.comparison.second for entry in few]))
+    who = "" if len(few) == len(found) else f" about {names}"
+    least = min(min(entry.comparison.smallest * entry.family, 1.0) for entry in few)
+    return [
+        f"<p><strong>Too few seeds to tell</strong>{who}: after Bonferroni's correction, "
+        f"p can be no smaller than {p_text(least)}.</p>"
+    ]

@@ -6,7 +6,7 @@ families if there are algorithms for different questions. The correction multipl
 the family. Each comparison also has
 
 - Holm's correction, which is never less powerful,
-- the smallest p-value that its numbers of seeds allow,
+- the smallest p-value that its numbers of seeds, and ties among them, allow,
 - an effect size.
 
 The paper reports medians and quartiles. The interquartile mean with its bootstrap interval makes
@@ -16,7 +16,8 @@ better use of few seeds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ class Comparison(NamedTuple):
     first: str
     second: str
     p: float  # of the two-sided rank-sum test
-    smallest: float  # the smallest p that these numbers of seeds allow
+    smallest: float  # the smallest p that these seeds could have given, see `smallest_p`
     superiority: float  # probability that a seed of the first is above one of the second
     exact: bool  # whether p is exact; otherwise it is a normal approximation
 
@@ -136,18 +137,41 @@ def rank_sum(
     if len(first) + len(second) > 100:
         result = stats.mannwhitneyu(first, second, alternative=side, method="asymptotic")
         return float(min(result.pvalue, 1.0)), False
-    # Doubled ranks are whole numbers, even if tied values share a mean rank.
-    ranks = np.rint(2 * stats.rankdata(np.concatenate([first, second]))).astype(int)
-    observed = int(ranks[: len(first)].sum())
-    counts = _counts_of_sums(ranks, len(first))
-    sums = np.arange(len(counts))
-    middle = len(first) * (len(ranks) + 1)
+    found = _Ranks.of(first, second)
     extreme = {
-        "two-sided": np.abs(sums - middle) >= abs(observed - middle),
-        "greater": sums >= observed,
-        "less": sums <= observed,
+        "two-sided": found.distances >= abs(found.observed - found.middle),
+        "greater": found.sums >= found.observed,
+        "less": found.sums <= found.observed,
     }[side]
-    return float(counts[extreme].sum() / counts.sum()), True
+    return float(found.counts[extreme].sum() / found.counts.sum()), True
+
+
+class _Ranks(NamedTuple):
+    """Distribution of the rank sum of a sample, over all divisions of the ranks of two samples.
+
+    Ranks are doubled, so that they are whole numbers even if tied values share a mean rank.
+    """
+
+    observed: int  # rank sum of the first sample
+    middle: int  # mean of the distribution
+    counts: np.ndarray  # [n] number of divisions with each sum
+
+    @classmethod
+    def of(cls, first: np.ndarray, second: np.ndarray) -> _Ranks:
+        """Return the distribution for two samples of finite values."""
+        ranks = np.rint(2 * stats.rankdata(np.concatenate([first, second]))).astype(int)
+        observed = int(ranks[: len(first)].sum())
+        return cls(observed, len(first) * (len(ranks) + 1), _counts_of_sums(ranks, len(first)))
+
+    @property
+    def sums(self) -> np.ndarray:
+        """All sums [n] up to the largest one."""
+        return np.arange(len(self.counts))
+
+    @property
+    def distances(self) -> np.ndarray:
+        """Distances [n] of the sums from their mean."""
+        return np.abs(self.sums - self.middle)
 
 
 def _counts_of_sums(ranks: np.ndarray, size: int) -> np.ndarray:
@@ -160,11 +184,21 @@ def _counts_of_sums(ranks: np.ndarray, size: int) -> np.ndarray:
     return table[size]
 
 
-def smallest_p(first: int, second: int) -> float:
-    """Return the smallest two-sided rank-sum p-value that two samples of these sizes can give."""
-    if min(first, second) < 1:
+def smallest_p(first: Values, second: Values) -> float:
+    """Return the smallest two-sided rank-sum p-value that values like these could have given.
+
+    It is that of the division of all values into samples of the same sizes that is most extreme.
+    Without ties it depends on the sizes alone. Returns 1 if a sample has no finite values.
+    """
+    first, second = _finite(first), _finite(second)
+    if not len(first) or not len(second):
         return 1.0
-    return min(1.0, 2.0 / math.comb(first + second, first))
+    if len(first) + len(second) > 100:  # far below any level of significance
+        return min(1.0, 2.0 / math.comb(len(first) + len(second), len(first)))
+    found = _Ranks.of(first, second)
+    possible = found.counts > 0
+    extreme = possible & (found.distances == found.distances[possible].max())
+    return float(found.counts[extreme].sum() / found.counts.sum())
 
 
 def superiority(first: Values, second: Values) -> float:
@@ -213,29 +247,31 @@ def compare(values: Mapping[str, Values], first: str, second: str) -> Comparison
     """
     a, b = values[first], values[second]
     p, exact = rank_sum(a, b)
-    smallest = smallest_p(len(_finite(a)), len(_finite(b)))
-    return Comparison(first, second, p, smallest, superiority(a, b), exact)
+    return Comparison(first, second, p, smallest_p(a, b), superiority(a, b), exact)
 
 
 def correct(
     found: Sequence[tuple[str, Comparison]],
     family_of: Callable[[str], str] = lambda name: "",
-    planned: Mapping[str, int] | None = None,
+    intended: Collection[tuple[str, str]] = (),
 ) -> list[Corrected]:
     """Return comparisons by one metric, pairs of task and comparison, with corrected p-values.
 
     The p-values are corrected for all comparisons of a family, over all tasks together.
     `family_of` returns the name of the family for the second algorithm of a comparison. A
-    comparison without values on one side is not counted. `planned` has the number of comparisons
-    that are planned in a family. If there are fewer yet, the correction is for the planned ones, so
-    that p-values do not grow as results arrive.
+    comparison without values on one side is not counted.
+
+    `intended` are the tasks and second algorithms of all comparisons that are to be made, now or
+    later. They count too, so that p-values do not grow as results arrive.
     """
-    corrected: dict[int, Corrected] = {}
     kinds = [family_of(comparison.second) for _, comparison in found]
+    made = {(task, c.second) for task, c in found if not math.isnan(c.p)}
+    sizes = Counter(family_of(name) for _, name in made | set(intended))
+    corrected: dict[int, Corrected] = {}
     for kind in dict.fromkeys(kinds):
         places = [i for i, other in enumerate(kinds) if other == kind]
         p = [found[i][1].p for i in places]
-        size = max(int(np.count_nonzero(~np.isnan(p))), (planned or {}).get(kind, 0))
+        size = sizes[kind]
         for i, by_bonferroni, by_holm in zip(
             places, bonferroni(p, size), holm(p, size), strict=True
         ):

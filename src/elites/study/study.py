@@ -306,21 +306,17 @@ def _pieces(item: Item, seeds: Sequence[range]) -> list[Item]:
     ]
 
 
-def refuse_other_settings(plan: Plan, study: Study) -> None:
-    """Raise a ValueError if a study has other settings than a plan, so that they cannot be joined.
+def refuse_other_settings(ours: Plan, theirs: Plan, path: Path, any_budget: bool = False) -> None:
+    """Raise a ValueError if results at a path cannot be joined with those of our plan.
 
-    Tasks, algorithms and seeds may differ.
+    They were computed by the plan `theirs`. Its tasks, algorithms and seeds may differ, and with
+    `any_budget` its budget too. All other settings must be the same.
     """
-    theirs = study.plan()
-    ours = dataclasses.replace(
-        plan, tasks=theirs.tasks, algorithms=theirs.algorithms, seeds=theirs.seeds,
-        first_seed=theirs.first_seed, checkpoint_every=theirs.checkpoint_every,
-        reevaluate_every=theirs.reevaluate_every,
-    )  # fmt: skip
-    if differing := differences(theirs, ours):
-        raise ValueError(
-            f"{study.path}: cannot be joined, it has other settings: {'; '.join(differing)}"
-        )
+    may_differ = ["tasks", "algorithms", "seeds", "first_seed", "checkpoint_every",
+                  "reevaluate_every", *(["evaluations"] if any_budget else [])]  # fmt: skip
+    same = dataclasses.replace(ours, **{name: getattr(theirs, name) for name in may_differ})
+    if differing := differences(theirs, same):
+        raise ValueError(f"{path}: cannot be joined, it has other settings: {'; '.join(differing)}")
 
 
 def differences(one: Plan, other: Plan) -> list[str]:
