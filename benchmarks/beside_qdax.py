@@ -160,7 +160,7 @@ def summary(metric: str, found: dict[str, list[dict[str, float]]]) -> dict[str, 
         library: {"median": statistics.median(each), "range": [min(each), max(each)]}
         for library, each in values.items()
     }
-    p = {"p": rank_sum(ours, theirs)[0], "smallest_p": smallest_p(len(ours), len(theirs))}
+    p = {"p": rank_sum(ours, theirs)[0], "smallest_p": smallest_p(ours, theirs)}
     return {"metric": metric, **described, **{name: round(value, 4) for name, value in p.items()}}
 
 

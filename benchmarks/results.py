@@ -7,7 +7,8 @@
     python benchmarks/results.py --check          # say whether the pages agree with the tables
 
 The sections stand between `<!-- begin NAME -->` and `<!-- end NAME -->` in `docs/results.md`,
-`docs/cma.md`, `docs/pbt-and-dns.md` and `README.md`. All other text is written by hand.
+`docs/progress.md`, `docs/cma.md`, `docs/pbt-and-dns.md` and `README.md`. All other text is written
+by hand.
 """
 
 from __future__ import annotations

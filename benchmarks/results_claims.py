@@ -4,8 +4,25 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from elites.study.markup import p_text
-from results_data import MISSING, MORE, TITLES, Data, Pair, against, corrected, levels, pair, table
+from elites.study.significance import LEVEL, REFERENCE, Test, corrected
+from results_data import (
+    ANTS,
+    FULL,
+    MISSING,
+    MORE,
+    TITLES,
+    Data,
+    against,
+    evaluated,
+    levels,
+    pair,
+    published,
+    reevaluated,
+    table,
+)
 
 ABLATIONS = {
     "dcg_me_no_actor_evaluation": "ablation 1",
@@ -26,21 +43,23 @@ class Claim(NamedTuple):
     above: bool = True  # whether the first is claimed to be above; otherwise they are similar
 
 
-ANTS, OMNI = ("ant_omni", "anttrap_omni"), ("ant_omni", "anttrap_omni", "hexapod_omni")
-WALKER, LAST = ("walker_uni",), ("hexapod_omni", "walker_uni")
+OMNI, LAST = (*ANTS, "hexapod_omni"), ("hexapod_omni", "walker_uni")
+HEXAPOD, WALKER = ("hexapod_omni",), ("walker_uni",)
 _BASELINES = ("pga_me", "qd_pg", "me", "me_es")
 CLAIMS = (
     *(Claim(f"`dcg_me` above `{name}`", "dcg_me", name, ANTS, "p < 1e-6") for name in _BASELINES),
-    Claim("`dcg_me` above `pga_me`, its conclusion", "dcg_me", "pga_me", ("hexapod_omni",),
-          "a significant margin"),
-    Claim("`dcg_me` as `pga_me`, its results", "dcg_me", "pga_me", LAST, "similar", above=False),
-    *(Claim(f"`dcg_me` above `{name}`, coverage", "dcg_me", name, tuple(TITLES),
-            "p < 1e-4" if name == "qd_pg" else "p < 1e-4 on the ants, p < 1e-3 on the others",
+    Claim("`dcg_me` similar to `pga_me`", "dcg_me", "pga_me", HEXAPOD,
+          "results: similar; conclusion: above by a significant margin", above=False),
+    Claim("`dcg_me` similar to `pga_me`", "dcg_me", "pga_me", WALKER, "similar", above=False),
+    *(Claim(f"`dcg_me` above `{name}`, coverage", "dcg_me", name, ANTS, "p < 1e-4",
             metric="coverage") for name in _BASELINES),
+    *(Claim(f"`dcg_me` above `{name}`, coverage", "dcg_me", name, LAST,
+            "p < 1e-4" if name == "qd_pg" else "p < 1e-3", metric="coverage")
+      for name in _BASELINES),
     Claim("`dcg_me` above ablation 1", "dcg_me", "dcg_me_no_actor_evaluation", OMNI, "p < 0.01"),
     Claim("`dcg_me` above ablation 2", "dcg_me", "dcg_me_sampled_negatives", ANTS, "p < 1e-3"),
     Claim("`dcg_me` above ablation 3", "dcg_me", "dcg_me_unconditioned_actor", OMNI, "p < 0.05"),
-    *(Claim(f"`dcg_me` as {title}", "dcg_me", name, tasks, "similar", above=False)
+    *(Claim(f"`dcg_me` similar to {title}", "dcg_me", name, tasks, "similar", above=False)
       for (name, title), tasks in zip(ABLATIONS.items(), (WALKER, LAST, WALKER), strict=True)),
     Claim("ablation 2 above ablation 1", "dcg_me_sampled_negatives", "dcg_me_no_actor_evaluation",
           ANTS, "p < 1e-5"),
@@ -48,68 +67,106 @@ CLAIMS = (
 
 
 def claims(data: Data) -> str:
-    """Return a table of what the paper claims, and what our tests say about it."""
-    header = ["claim, QD-score if not said otherwise", "paper", *TITLES.values()]
-    rows = []
+    """Return a table of the paper's claims with our tests, and one of the claims not tested yet."""
+    header = ["claim, by QD-score unless stated", "task", "paper", "evaluations", "seeds",
+              "above in", "p, Bonferroni", "our finding"]  # fmt: skip
+    rows: list[list[str]] = []
+    untested: dict[str, list[str]] = {}  # titles of tasks, keyed by claim
     for claim in CLAIMS:
-        cells = [_verdict(data, claim, task) if task in claim.tasks else "" for task in TITLES]
-        rows.append([claim.text, claim.published, *cells])
-    nowhere = Claim("", "pga_me", "dcg_me", tuple(TITLES), "")
-    cells = [_nowhere(data, nowhere, task) for task in TITLES]
-    rows.append(["`pga_me` above `dcg_me`", "nowhere", *cells])
-    return table(header, rows)
+        for task in claim.tasks:
+            found = _tested(data, claim, task)
+            rows += [[claim.text, TITLES[task], claim.published, *_said(claim, *test)]
+                     for test in found]  # fmt: skip
+            if not found:
+                untested.setdefault(claim.text, []).append(TITLES[task])
+    tables = [table(header, rows)]
+    if untested:
+        left = [[text, ", ".join(names)] for text, names in untested.items()]
+        tables.append(table(["not tested yet", "tasks"], left))
+    return "\n\n".join(tables)
 
 
-def _tested(data: Data, claim: Claim, task: str) -> list[tuple[Pair, float]]:
+def _tested(data: Data, claim: Claim, task: str) -> list[tuple[Test, float]]:
     """Return the comparisons of a claim on a task with corrected p-values, by Bonferroni.
 
     There is one for each budget that gives more evaluations. Pairs without `dcg_me` are not
     corrected.
     """
-    found: list[tuple[Pair, float]] = []
+    found: list[tuple[Test, float]] = []
     for results, most in levels(data):
         one = pair(results, task, claim.first, claim.second, claim.metric)
-        if one is None or one.evaluations <= most * MORE:
+        if one is None or (one.evaluations or 0) <= most * MORE:
             continue
         p = one.comparison.p
-        if "dcg_me" in (claim.first, claim.second):
-            other = claim.second if claim.first == "dcg_me" else claim.first
-            family = corrected(against(results, "dcg_me", claim.metric, most), data.families)
+        if claim.first == REFERENCE:
+            family = corrected(against(results, REFERENCE, claim.metric, most), data.intended)
             p = next(
                 entry.bonferroni
-                for other_pair, entry in family
-                if other_pair.task == task and other_pair.comparison.second == other
+                for test, entry in family
+                if test.task == task and test.comparison.second == claim.second
             )
         found.append((one, p))
     return found
 
 
-def _verdict(data: Data, claim: Claim, task: str) -> str:
-    """Return what our tests say about a claim on a task, in a few words for each budget."""
-    return "; ".join(_said(claim, *test) for test in _tested(data, claim, task)) or MISSING
+def _said(claim: Claim, one: Test, p: float) -> list[str]:
+    """Return the cells of a test: evaluations, seeds, effect, corrected p-value and verdict."""
+    return [
+        f"{one.evaluations or 0:,.0f}",
+        f"{len(one.first)} and {len(one.second)}",
+        f"{100 * one.comparison.superiority:.0f} %",
+        p_text(p),
+        _verdict(claim, one.comparison.superiority > 0.5, p < LEVEL),
+    ]
 
 
-def _said(claim: Claim, one: Pair, p: float) -> str:
-    """Return what one test says about a claim, with its corrected p-value and its seeds."""
-    if p >= 0.05:
-        word = "open" if claim.above else "no difference found"
-    else:
-        holds = claim.above and one.comparison.superiority > 0.5
-        word = "**holds**" if holds else "**does not hold**"
-    return f"{word} after {_evidence(one, p)}"
+def _verdict(claim: Claim, above: bool, significant: bool) -> str:
+    """Return in words what a test says about a claim. `above` is whether the first is higher."""
+    if not significant:
+        return "open" if claim.above else "no difference found"
+    if claim.above:
+        return "**holds**" if above else "**does not hold**"
+    return "**above**" if above else "**below**"
 
 
-def _evidence(one: Pair, p: float) -> str:
-    """Return the evaluations, p-value, effect and seeds of a test as text."""
-    above = f"above in {100 * one.comparison.superiority:.0f} %"
-    seeds = f"{len(one.first)} and {len(one.second)} seeds"
-    return f"{one.evaluations / 1000:,.0f}k (p = {p_text(p)}, {above}, {seeds})"
+# ----------------------------------------------------------------------------- the distilled policy
+
+LOSSES = {  # of QD-score from the archive to the distilled policy, in %, as the paper's text has it
+    "ant_omni": ("less", 3),
+    "anttrap_omni": ("less", 3),
+    "hexapod_omni": ("more", 40),
+    "walker_uni": ("more", 40),
+}
 
 
-def _nowhere(data: Data, claim: Claim, task: str) -> str:
-    """Return whether the first algorithm of a claim is significantly above the second."""
-    texts = []
-    for one, p in _tested(data, claim, task):
-        found = p < 0.05 and one.comparison.superiority > 0.5
-        texts.append(f"{'**above**' if found else 'not found'} after {_evidence(one, p)}")
-    return "; ".join(texts) or MISSING
+def losses(data: Data) -> str:
+    """Return a table of how much QD-score the distilled policy loses, in the paper and here."""
+    header = ["task", "paper's text", "paper's medians", "ours, median (range)", "seeds",
+              "evaluations", "the text, by our median"]  # fmt: skip
+    rows = []
+    for task, (word, limit) in LOSSES.items():
+        archive, policy = (published(task, index) for index in (0, 1))
+        theirs = f"{100 * (1 - policy / archive):.1f} %"
+        rows.append([TITLES[task], f"{word} than {limit} %", theirs, *_loss(data, task)])
+    return table(header, rows)
+
+
+def _loss(data: Data, task: str) -> list[str]:
+    """Return the cells of our loss on a task: its median and range, seeds, evaluations, verdict."""
+    group = data.full.find(task, REFERENCE)
+    if group is None or not group.curves:
+        return [MISSING, "", "", ""]
+    policy, archive = (
+        reevaluated(data, group, name, FULL) for name in ("actor_qd_score", "qd_score")
+    )
+    if not len(policy):
+        return [MISSING, "", "", ""]
+    loss = 100 * (1 - policy / archive)
+    word, limit = LOSSES[task]
+    holds = (np.median(loss) < limit) == (word == "less")
+    return [
+        f"{np.median(loss):.3g} % ({loss.min():.3g} to {loss.max():.3g})",
+        str(len(loss)),
+        f"{evaluated(data, group, FULL):,.0f}",
+        "holds" if holds else "does not hold",
+    ]

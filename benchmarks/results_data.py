@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from elites.study import statistics
 from elites.study.collect import collect
-from elites.study.comparison import values_at
-from elites.study.groups import Group, Results
-from elites.study.recorded import NEAR, Folder, Recording
+from elites.study.groups import NEAR, Group, Results
+from elites.study.recorded import Folder, Recording
 from elites.study.report import PUBLISHED
-from elites.study.significance import REFERENCE, family_of
+from elites.study.significance import REFERENCE, Test, intended_comparisons, tested
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "results"
-EARLY, FULL = 89_856, 1_000_000
-"""Budgets beside that of the plan: one that most seeds have reached, and the paper's."""
-REQUESTED = (128_000, 256_000, FULL)
-"""Budgets with which runs were started. A run that ended elsewhere was stopped."""
+STRONGEST = "pga_me"
+"""The strongest baseline of the paper, with which the related work is compared."""
+EARLY, SHORT, FULL = 89_856, 128_000, 1_000_000
+"""Budgets beside that of the plan.
+
+These are one that most seeds have reached, that of the preset `short`, and the paper's.
+"""
 TITLES = {
     "ant_omni": "Ant-Omni",
     "anttrap_omni": "AntTrap-Omni",
     "hexapod_omni": "Hexapod-Omni",
     "walker_uni": "Walker-Uni",
 }
+ANTS = ("ant_omni", "anttrap_omni")
 PAPER_METRICS = (  # title, metric, index in PUBLISHED, divisor
     ("QD-score of the archive, 1e5", "qd_score", 0, 1e5),
     ("coverage, %", "coverage", None, 0.01),
@@ -58,16 +59,24 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def code(label: str) -> str:
+    """Return the label of an algorithm with its name as code: `dcrl_me`, discount 0.9."""
+    name, comma, settings = label.partition(",")
+    return f"`{name}`{comma}{settings}"
+
+
 class Data(NamedTuple):
     """Recorded results up to several budgets."""
 
     recordings: list[Recording]
     early: Results
+    short: Results
     planned: Results
     full: Results
     related: Results  # up to the plan's budget, in the order of related.toml
     related_early: Results
-    families: dict[str, int]  # numbers of comparisons with `dcg_me` that the plan has, by family
+    intended: set[tuple[str, str]]  # comparisons with `dcg_me` that p-values are corrected for
+    related_intended: set[tuple[str, str]]  # the same with `pga_me`, for the related work
 
 
 def levels(data: Data) -> list[tuple[Results, int]]:
@@ -85,16 +94,6 @@ def compared(data: Data, task: str) -> list[Group]:
     return [g for g in data.planned.of(task) if g.planned or g.label not in related]
 
 
-class Pair(NamedTuple):
-    """Comparison of two algorithms on a task, after the most evaluations that both have."""
-
-    comparison: statistics.Comparison
-    task: str
-    evaluations: float
-    first: np.ndarray  # [seeds]
-    second: np.ndarray
-
-
 @functools.cache
 def read(folder: Path = FOLDER) -> Data:
     """Read all recorded tables of a folder. Raises a ValueError if one is damaged."""
@@ -102,6 +101,7 @@ def read(folder: Path = FOLDER) -> Data:
     recordings = Folder(folder).read(problems)
     sources = {
         "early": Folder(folder, evaluations=EARLY),
+        "short": Folder(folder, evaluations=SHORT),
         "planned": Folder(folder),
         "full": Folder(folder, evaluations=FULL),
         "related": Folder(folder, file="related.toml"),
@@ -111,9 +111,14 @@ def read(folder: Path = FOLDER) -> Data:
     problems += [text for found in results.values() for text in found.problems]
     if problems:
         raise ValueError("; ".join(dict.fromkeys(problems)))
-    others = [name for _, name in Folder(folder).plan().pairs() if name != REFERENCE]
-    families = Counter(family_of(REFERENCE, name) for name in others)
-    return Data(recordings, families=families, **results)
+    plan, related = Folder(folder).plan(), sources["related"].plan()
+    strongest = Results([g for g in results["related"].groups if g.planned], [])
+    return Data(
+        recordings,
+        intended=intended_comparisons(plan, results["planned"], REFERENCE),
+        related_intended=intended_comparisons(related, strongest, STRONGEST),
+        **results,
+    )
 
 
 def published(task: str, index: int) -> float:
@@ -126,11 +131,10 @@ def last(group: Group) -> int:
     return int(group.curves["evaluations"][-1, 0])
 
 
-def reached(group: Group) -> str:
-    """Return the number of evaluations of a group as text, and whether its runs were stopped."""
+def reached(group: Group, budget: int) -> str:
+    """Return the number of evaluations of a group as text, and the budget if it has fewer."""
     end = last(group)
-    stopped = all(abs(end - budget) > NEAR * budget for budget in REQUESTED)
-    return f"{end:,}, stopped" if stopped else f"{end:,}"
+    return f"{end:,}" if end >= budget * (1 - NEAR) else f"{end:,} of {budget:,}"
 
 
 def seed_columns(recordings: Iterable[Recording]) -> dict[tuple[str, int], tuple[Recording, int]]:
@@ -159,57 +163,47 @@ def reevaluated(data: Data, group: Group, metric: str, budget: float) -> np.ndar
 
     Seeds without a re-evaluation are left out.
     """
+    found = _reevaluations(data, group, budget)
+    return np.array([table.reevaluations[metric][row, column] for table, row, column in found
+                     if metric in table.reevaluations])  # fmt: skip
+
+
+def evaluated(data: Data, group: Group, budget: float) -> float:
+    """Return the fewest evaluations of a seed at its last re-evaluation, up to a budget."""
+    found = _reevaluations(data, group, budget)
+    return min(float(table.reevaluations["evaluations"][row, 0]) for table, row, _ in found)
+
+
+def _reevaluations(data: Data, group: Group, budget: float) -> list[tuple[Recording, int, int]]:
+    """Return the table, row and column of the last re-evaluation of each seed, up to a budget."""
     found = []
     columns = seed_columns(r for r in data.recordings if r.path in group.tables)
     for key in zip(group.sources, group.seeds, strict=True):
         table, column = columns[key]
-        again = table.reevaluations
-        spent = again["evaluations"][:, 0] if metric in again else np.zeros(0)
+        spent = table.reevaluations.get("evaluations", np.zeros((0, 1)))[:, 0]
         rows = np.flatnonzero(spent <= budget * (1 + NEAR))
         if len(rows):
-            found.append(again[metric][rows[-1], column])
-    return np.array(found)
+            found.append((table, int(rows[-1]), column))
+    return found
 
 
-def pair(results: Results, task: str, first: str, second: str, metric: str) -> Pair | None:
-    """Return the comparison of two algorithms on a task, or None if one of them was not run."""
-    groups = [results.find(task, label) for label in (first, second)]
-    if any(group is None or not group.curves for group in groups):
+def pair(results: Results, task: str, first: str, second: str, metric: str) -> Test | None:
+    """Return the test of two algorithms on a task, or None if one of them was not run."""
+    a, b = (results.find(task, label) for label in (first, second))
+    if a is None or b is None or not a.curves or not b.curves:
         return None
-    a, b = (group for group in groups if group is not None)
-    common = min(last(a), last(b))
-    values = {
-        label: values_at(group, metric, common * (1 + NEAR))
-        for label, group in ((first, a), (second, b))
-    }
-    x, y = values[first], values[second]
-    if x is None or y is None:
-        return None
-    return Pair(statistics.compare({first: x, second: y}, first, second), task, common, x, y)
+    found = tested(a, b, metric)
+    return found and found._replace(evaluations=found.evaluations or min(last(a), last(b)))
 
 
-def corrected(
-    pairs: list[Pair], families: Mapping[str, int] | None = None
-) -> list[tuple[Pair, statistics.Corrected]]:
-    """Return comparisons of one algorithm by one metric, with corrected p-values.
+def against(results: Results, reference: str, metric: str, most: float = 0.0) -> list[Test]:
+    """Return the tests of an algorithm against all others on all tasks.
 
-    `families` has the numbers of planned comparisons, if there are fewer yet.
-    """
-    reference = pairs[0].comparison.first if pairs else ""
-    found = statistics.correct(
-        [(p.task, p.comparison) for p in pairs], lambda name: family_of(reference, name), families
-    )
-    return list(zip(pairs, found, strict=True))
-
-
-def against(results: Results, reference: str, metric: str, most: float = 0.0) -> list[Pair]:
-    """Return the comparisons of an algorithm with all others on all tasks.
-
-    Comparisons after at most `most` evaluations are left out.
+    Tests after at most `most` evaluations are left out.
     """
     found = [
         pair(results, group.task, reference, group.label, metric)
         for group in results.groups
         if group.label != reference
     ]
-    return [p for p in found if p is not None and p.evaluations > most * MORE]
+    return [test for test in found if test and (test.evaluations or 0) > most * MORE]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import results_progress
 from elites.runs.drawing import band, plt, thousands
 from elites.study import figures
 from elites.study.groups import Group
@@ -30,6 +31,7 @@ def draw(data: Data, folder: Path) -> list[Path]:
         related = [g for g in data.related.of("ant_omni") if g.planned and g.curves]
         drawn["results_related"] = _curves(related, [g.label for g in related], None)
         drawn["results_million"] = _million(data)
+        drawn["progress"] = results_progress.figure(data)
         return [_save(figure, folder / f"{name}.png") for name, figure in drawn.items() if figure]
 
 

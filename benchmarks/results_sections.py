@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 
+import results_differences as differences
+import results_progress as progress
 from elites.runs import logs
-from elites.study.groups import Group, Results
+from elites.study.groups import NEAR, Group, Results
 from elites.study.markup import p_text
-from elites.study.recorded import NEAR, Recording
-from elites.study.significance import REFERENCE
+from elites.study.recorded import Recording
+from elites.study.significance import REFERENCE, Test, corrected
 from elites.study.statistics import Corrected
 from elites.words import counted, duration, listed, ranges, spans
-from results_claims import claims
+from results_claims import claims, losses
 from results_data import (
     EARLY,
     FOLDER,
@@ -26,12 +28,12 @@ from results_data import (
     PAPER_METRICS,
     RELEASED,
     ROOT,
+    STRONGEST,
     TITLES,
     Data,
-    Pair,
     against,
+    code,
     compared,
-    corrected,
     last,
     levels,
     pair,
@@ -50,12 +52,6 @@ def spread(values: np.ndarray, scale: float = 1.0, digits: str = ".2f") -> str:
         return ""
     low, middle, high = (format(x, digits) for x in np.quantile(known, (0.25, 0.5, 0.75)))
     return middle if low == high else f"{middle} ({low} to {high})"
-
-
-def code(label: str) -> str:
-    """Return the label of an algorithm with its name as code: `dcrl_me`, discount 0.9."""
-    name, comma, settings = label.partition(",")
-    return f"`{name}`{comma}{settings}"
 
 
 # ------------------------------------------------------------------------------ the paper's table
@@ -79,7 +75,7 @@ def _extent(group: Group | None) -> str:
     """Return the number of seeds and evaluations of a group as text."""
     if group is None or not group.curves:
         return MISSING
-    return f"{counted(len(group.seeds), 'seed')}, {reached(group)}"
+    return f"{counted(len(group.seeds), 'seed')}, {reached(group, FULL)}"
 
 
 def _value(data: Data, group: Group | None, metric: str, scale: float) -> str:
@@ -94,19 +90,21 @@ def _value(data: Data, group: Group | None, metric: str, scale: float) -> str:
 
 
 def million(data: Data) -> str:
-    """Return the state of the paper's experiment, for the table of README.md."""
-    parts = []
-    for task, title in TITLES.items():
-        group = data.full.find(task, "dcg_me")
-        if group is None or not group.curves:
-            parts.append(f"{title} {MISSING}")
-            continue
-        score = np.median(group.curves["qd_score"][-1]) / 1e5
-        text = f"{title} {score:.1f}e5 ({published(task, 0) / 1e5:.1f}e5)"
-        if last(group) < FULL * (1 - NEAR):
-            text += f", stopped after {last(group):,}"
-        parts.append(f"{text}, {len(group.seeds)} seeds")
-    return "; ".join(parts)
+    """Return a table of QD-scores after a million evaluations, in the paper and here."""
+    names = ("dcg_me", "progress_me")
+    rows = [["paper, 20 seeds", *(f"{published(task, 0) / 1e5:.1f}" for task in TITLES)]]
+    rows += [[f"`{name}`", *(_score(data.full.find(task, name)) for task in TITLES)]
+             for name in names]  # fmt: skip
+    return table(["median QD-score, 1e5", *TITLES.values()], rows)
+
+
+def _score(group: Group | None) -> str:
+    """Return the median QD-score of a group, its seeds, and its evaluations if below a million."""
+    if group is None or not group.curves:
+        return MISSING
+    text = f"{np.median(group.curves['qd_score'][-1]) / 1e5:.1f}, {len(group.seeds)} seeds"
+    end = last(group)
+    return text if end >= FULL * (1 - NEAR) else f"{text}, only {end:,} evaluations"
 
 
 # --------------------------------------------------------------------------------- the comparison
@@ -140,7 +138,7 @@ def _comparison_row(data: Data, group: Group) -> list[str]:
     return [
         label,
         seed_numbers(group),
-        reached(group),
+        reached(group, budget),
         spread(scores, 1e5),
         spread(100 * coverage, digits=".1f"),
         spread(fitness, digits=",.0f"),
@@ -171,6 +169,8 @@ def archives(data: Data) -> str:
         if missing := [code(group.label) for group in groups if not group.archive]:
             text = f"No archive was kept on {title} of {listed(missing)}."
             parts.append(textwrap.fill(text, 110, break_on_hyphens=False))
+        if task == "anttrap_omni":
+            parts.append(differences.behind_the_trap(data))
     return "\n\n".join(parts)
 
 
@@ -213,7 +213,7 @@ def tests(data: Data, results: Results, most: float) -> str:
     Comparisons after at most `most` evaluations are left out.
     """
     reference = REFERENCE
-    found = corrected(against(results, reference, "qd_score", most), data.families)
+    found = corrected(against(results, reference, "qd_score", most), data.intended)
     if not found:
         return "No comparison has more evaluations than those of the table above."
     found.sort(key=lambda entry: list(TITLES).index(entry[0].task))
@@ -223,7 +223,7 @@ def tests(data: Data, results: Results, most: float) -> str:
     return f"{table(header, rows)}\n\n{_families(reference, [entry for _, entry in found])}"
 
 
-def _test_row(one: Pair, entry: Corrected) -> list[str]:
+def _test_row(one: Test, entry: Corrected) -> list[str]:
     """Return the row of a comparison in the table of tests."""
     medians = " and ".join(f"{np.median(values) / 1e5:.2f}" for values in (one.first, one.second))
     return [
@@ -234,13 +234,14 @@ def _test_row(one: Pair, entry: Corrected) -> list[str]:
 
 
 def _families(reference: str, found: Sequence[Corrected]) -> str:
-    """Return a sentence on the families of comparisons that p-values are corrected for."""
+    """Return a sentence on the comparisons that p-values are corrected for."""
     texts = []
     for kind in dict.fromkeys(entry.kind for entry in found):
         size = next(entry.family for entry in found if entry.kind == kind)
         done = sum(entry.kind == kind for entry in found)
-        texts.append(f"{counted(size, 'comparison')} with {kind} ({done} made so far)")
-    return textwrap.fill(f"Families of `{reference}`: {' and '.join(texts)}.", 110)
+        texts.append(f"{counted(size, 'comparison')} with {kind} ({done} in this table)")
+    text = f"P-values are corrected for all comparisons of `{reference}`: {' and '.join(texts)}."
+    return textwrap.fill(text, 110)
 
 
 # ------------------------------------------------------------------------------------- related work
@@ -250,7 +251,7 @@ def related(data: Data) -> str:
     """Return a table of the algorithms of the paper's related work on Ant-Omni."""
     groups = [group for group in data.related.of("ant_omni") if group.planned]
     done = [group for group in groups if group.curves]
-    early, late = _related_tests(data.related_early), _related_tests(data.related)
+    early, late = (_related_tests(data, r) for r in (data.related_early, data.related))
     rows = [
         [*_comparison_row(data, g)[:5], early.get(g.label, ""), late.get(g.label, "")] for g in done
     ]
@@ -260,15 +261,14 @@ def related(data: Data) -> str:
     return f"{table(header, rows)}{absent}"
 
 
-def _related_tests(results: Results) -> dict[str, str]:
+def _related_tests(data: Data, results: Results) -> dict[str, str]:
     """Return tests of the related work against `pga_me` on Ant-Omni as text, keyed by algorithm."""
-    groups = [g for g in results.of("ant_omni") if g.planned and g.label != "pga_me"]
-    pairs = [pair(results, g.task, "pga_me", g.label, "qd_score") for g in groups if g.curves]
-    tested = corrected([one for one in pairs if one])
+    groups = [g for g in results.of("ant_omni") if g.planned and g.label != STRONGEST]
+    pairs = [pair(results, g.task, STRONGEST, g.label, "qd_score") for g in groups if g.curves]
     return {
         one.comparison.second: f"p = {p_text(entry.holm)}, "
         f"{len(one.second)} and {len(one.first)} seeds"
-        for one, entry in tested
+        for one, entry in corrected([one for one in pairs if one], data.related_intended)
     }
 
 
@@ -347,12 +347,14 @@ def page(data: Data) -> dict[Path, dict[str, str]]:
     docs = ROOT / "docs"
     tasks = {f"comparison {task}": comparison(data, task) for task in TITLES}
     on_page = {
-        "million": textwrap.fill(million(data), 110, break_on_hyphens=False) + ".",
+        "million": million(data),
         "paper": paper(data),
         **tasks,
         **{f"tests {i}": tests(data, *level) for i, level in enumerate(levels(data), start=1)},
         "archives": archives(data),
         "claims": claims(data),
+        "losses": losses(data),
+        "differences": differences.differences(data),
         "related": related(data),
         "released": released(data),
         "files": files(data),
@@ -361,5 +363,10 @@ def page(data: Data) -> dict[Path, dict[str, str]]:
         docs / "results.md": on_page,
         docs / "pbt-and-dns.md": {"related": on_page["related"]},
         docs / "cma.md": {"related": on_page["related"]},
+        docs / "progress.md": {
+            "progress tests": progress.tests(data),
+            "progress passing": progress.passing(data),
+            "progress million": progress.million(data),
+        },
         ROOT / "README.md": {"million": million(data)},
     }

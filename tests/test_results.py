@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from elites.runs import directory as directories
-from elites.study import statistics
+from elites.study.groups import Group
 from elites.study.plan import Plan
 from elites.study.recorded import Folder
 from elites.study.study import Item
@@ -30,39 +30,56 @@ def scripts():
         import results
         import results_claims
         import results_data
+        import results_differences
+        import results_progress
         import results_sections
     finally:
         sys.path.pop(0)
-    return results, results_data, results_sections, results_claims
+    return SimpleNamespace(
+        results=results, data=results_data, sections=results_sections, claims=results_claims,
+        differences=results_differences, progress=results_progress,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def data(scripts):
-    return scripts[1].read()
+    return scripts.data.read()
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    """Return the rows of a recorded table."""
+    with (ROOT / "docs" / "results" / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def cells_of(table: str, *first: str) -> list[str]:
+    """Return the cells of the only row of a Markdown table that begins with the given cells."""
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    (found,) = [row for row in rows if row[: len(first)] == list(first)]
+    return found
 
 
 def test_the_pages_agree_with_the_tables(scripts, data):
-    results, _, sections, _ = scripts
-    for path, texts in sections.page(data).items():
+    for path, texts in scripts.sections.page(data).items():
         current = path.read_text("utf-8")
-        assert results.replaced(path, texts) == current, (
+        assert scripts.results.replaced(path, texts) == current, (
             f"{path.relative_to(ROOT)} does not agree with the tables in docs/results. "
             "Run 'python benchmarks/results.py'"
         )
 
 
 def test_the_script_checks_the_pages(scripts, data, monkeypatch, capsys):
-    results, _, sections, _ = scripts
+    main = scripts.results.main
     monkeypatch.setattr(sys, "argv", ["results.py", "--check"])
-    assert results.main() == 0
-    monkeypatch.setattr(sections, "million", lambda data: "something else")
-    assert results.main() == 1
+    assert main() == 0
+    monkeypatch.setattr(scripts.sections, "million", lambda data: "something else")
+    assert main() == 1
     assert "README.md does not agree with the tables" in capsys.readouterr().out
 
 
 def test_the_images_of_the_page_exist(scripts):
     page = (ROOT / "docs" / "results.md").read_text("utf-8")
-    for name in ("million", "related", *scripts[1].TITLES):
+    for name in ("million", "related", *scripts.data.TITLES):
         assert f"images/results_{name}.png" in page
         assert (ROOT / "docs" / "images" / f"results_{name}.png").exists()
 
@@ -85,71 +102,203 @@ def test_the_plans_name_the_tasks_and_algorithms_of_the_issue(data):
 def test_medians_of_the_page_by_hand(scripts, data):
     group = data.full.find("ant_omni", "dcg_me")
     assert group.seeds == list(range(6))
-    rows = (ROOT / "docs/results/ant_omni/dcg_me.seeds_0-5.1M.csv").read_text().splitlines()
-    last = [float(row.split(",")[2]) for row in rows[-6:]]
-    assert f"{np.median(last) / 1e5:.2f} (" in scripts[2].paper(data)
+    last = [float(row["qd_score"]) for row in rows_of("ant_omni/dcg_me.seeds_0-5.1M")[-6:]]
+    assert f"{np.median(last) / 1e5:.2f} (" in scripts.sections.paper(data)
+    assert cells_of(scripts.sections.million(data), "`dcg_me`")[1] == (
+        f"{np.median(last) / 1e5:.1f}, 6 seeds"
+    )
 
 
-def test_a_claim_is_tested_where_there_are_results(scripts, data):
-    _, values, _, claims = scripts
-    pair = values.pair(data.early, "ant_omni", "dcg_me", "pga_me", "qd_score")
-    expected = statistics.rank_sum(pair.first, pair.second)[0]
-    assert pair.comparison.p == expected < 0.005
-    claim = claims.CLAIMS[0]
-    assert claims._verdict(data, claim, "ant_omni").startswith("**holds** after 90k (p = ")
-    missing = dataclasses.replace(data.early, groups=[])
-    empty = data._replace(early=missing, planned=data.planned, full=missing)
-    nothing = claim._replace(second="no_such_algorithm")
-    assert claims._verdict(empty, nothing, "ant_omni") == "not run yet"
+def test_a_run_below_its_budget_says_so(scripts):
+    def group(last: int) -> Group:
+        curves = {"evaluations": np.full((1, 4), last), "qd_score": np.full((1, 4), 2e5)}
+        return Group("ant_omni", "me", seeds=[0, 1, 2, 3], curves=curves)
+
+    assert scripts.data.reached(group(253_500), 256_000) == "253,500"  # within a hundredth
+    assert scripts.data.reached(group(192_256), 256_000) == "192,256 of 256,000"
+    assert scripts.sections._score(group(1_000_192)) == "2.0, 4 seeds"
+    assert scripts.sections._score(group(877_568)) == "2.0, 4 seeds, only 877,568 evaluations"
+
+
+# --------------------------------------------------------------------------------- tests and claims
+
+
+def scores_on_anttrap(*names: str) -> list[float]:
+    """Return the QD-scores after 89,856 evaluations of all seeds of some tables."""
+    rows = [row for name in names for row in rows_of(f"anttrap_omni/{name}")]
+    return [float(row["qd_score"]) for row in rows if row["evaluations"] == "89856"]
 
 
 def test_p_values_of_the_page_by_hand(scripts, data):
     """Read two tables, and compute the test of AntTrap-Omni with SciPy and the planned family."""
-
-    def scores(*names: str) -> list[float]:
-        found = []
-        for name in names:
-            path = ROOT / "docs/results/anttrap_omni" / f"{name}.csv"
-            with path.open(newline="") as file:
-                rows = [r for r in csv.DictReader(file) if r["evaluations"] == "89856"]
-            found += [float(row["qd_score"]) for row in rows]
-        return found
-
-    ours = scores("dcg_me.seeds_400-407", "dcg_me.seeds_800-805.1M")
-    theirs = scores("pga_me.seeds_800-807")
+    ours = scores_on_anttrap("dcg_me.seeds_400-407", "dcg_me.seeds_800-805.1M")
+    theirs = scores_on_anttrap("pga_me.seeds_800-807")
     assert (len(ours), len(theirs)) == (14, 8)
     p = stats.mannwhitneyu(ours, theirs, method="exact").pvalue
-    section = scripts[2].tests(data, data.early, 0)
-    (row,) = [r for r in section.splitlines() if r.startswith("| AntTrap-Omni | `pga_me` |")]
-    cells = [cell.strip() for cell in row.split("|")]
-    assert cells[4] == "14 and 8"
-    assert float(cells[6]) == pytest.approx(p, rel=0.06)
-    assert float(cells[7]) == pytest.approx(28 * p, rel=0.06)  # 7 algorithms on 4 tasks
+    cells = cells_of(scripts.sections.tests(data, data.early, 0), "AntTrap-Omni", "`pga_me`")
+    assert cells[3] == "14 and 8"
+    assert float(cells[5]) == pytest.approx(p, rel=0.06)
+    assert float(cells[6]) == pytest.approx(28 * p, rel=0.06)  # 7 algorithms on 4 tasks
+    above = np.mean([a > b for a in ours for b in theirs])
+    claim = cells_of(
+        scripts.claims.claims(data), "`dcg_me` above `pga_me`", "AntTrap-Omni", "p < 1e-6", "89,856"
+    )
+    assert claim[4:] == ["14 and 8", f"{100 * above:.0f} %", cells[6], "**holds**"]
+
+
+def test_every_comparison_of_a_claim_occurs_once(scripts):
+    found = [
+        (frozenset((claim.first, claim.second)), claim.metric, task)
+        for claim in scripts.claims.CLAIMS
+        for task in claim.tasks
+    ]
+    assert len(found) == len(set(found))
+
+
+@pytest.mark.parametrize(
+    ("claimed_above", "above", "significant", "word"),
+    [
+        (True, True, True, "**holds**"),
+        (True, False, True, "**does not hold**"),
+        (True, True, False, "open"),
+        (False, True, True, "**above**"),
+        (False, False, True, "**below**"),
+        (False, False, False, "no difference found"),
+    ],
+)
+def test_a_verdict_depends_on_the_claim_and_on_the_test(
+    scripts, claimed_above, above, significant, word
+):
+    claim = scripts.claims.CLAIMS[0]._replace(above=claimed_above)
+    assert scripts.claims._verdict(claim, above, significant) == word
+
+
+def test_claims_about_algorithms_that_were_not_run_are_listed(scripts, data, monkeypatch):
+    claim = scripts.claims.CLAIMS[0]
+    missing = claim._replace(text="something else", second="no_such_algorithm")
+    monkeypatch.setattr(scripts.claims, "CLAIMS", (claim, missing))
+    tested, left = scripts.claims.claims(data).split("\n\n")
+    assert "something else" not in tested
+    assert left.splitlines()[2:] == ["| something else | Ant-Omni, AntTrap-Omni |"]
+    monkeypatch.setattr(scripts.claims, "CLAIMS", (claim,))
+    assert scripts.claims.claims(data) == tested
+
+
+def test_the_loss_of_the_distilled_policy_by_hand(scripts, data):
+    rows = rows_of("anttrap_omni/dcg_me.seeds_800-805.1M.reevaluations")[-6:]
+    assert {row["evaluations"] for row in rows} == {"1000192"}
+    loss = [100 - 100 * float(row["actor_qd_score"]) / float(row["qd_score"]) for row in rows]
+    cells = cells_of(scripts.claims.losses(data), "AntTrap-Omni")
+    text = f"{np.median(loss):.3g} % ({min(loss):.3g} to {max(loss):.3g})"
+    assert cells[3:] == [text, "6", "1,000,192", "holds"]
+    assert cells[2] == f"{100 - 100 * 7.0 / 7.2:.1f} %"  # of the paper's second table
+
+
+# -------------------------------------------------------------------------- the list of differences
+
+
+def test_archives_are_repeated_exactly(data):
+    """The page says so of all archives that were re-evaluated."""
+    errors = [r.reevaluations["descriptor_error"].max() for r in data.recordings if r.reevaluations]
+    assert len(errors) > 30
+    assert max(errors) == 0
+
+
+def test_conclusions_of_the_differences_agree_with_the_tests(scripts, data):
+    """The headings are written by hand: no difference on Hexapod-Omni, a larger error of ours."""
+    for metric in ("qd_score", "coverage"):
+        found = scripts.data.pair(data.planned, "hexapod_omni", "dcg_me", "pga_me", metric)
+        assert found.comparison.p > 0.05
+    group = data.full.find("anttrap_omni", "dcg_me")
+    errors = scripts.data.reevaluated(data, group, "actor_descriptor_error", 1_000_000)
+    assert errors.min() < scripts.data.published("anttrap_omni", 3) < np.median(errors)
+
+
+def test_the_trap_is_where_the_page_says(scripts, data):
+    """Read the walls of the robot's model, and count the cells behind them."""
+    model = json.loads((ROOT / "src/elites/tasks/models/anttrap.json").read_text("utf-8"))
+    (trap,) = [body for body in model["bodies"] if body["name"] == "Trap"]
+    walls = [(w["position"], w["capsule"]["radius"]) for w in trap["colliders"]]
+    behind = max(at.get("x", 0.0) + radius for at, radius in walls)
+    width = max(abs(at.get("y", 0.0)) + radius for at, radius in walls)
+    assert (behind, width) == (scripts.differences.BEHIND, scripts.differences.WIDTH)
+    archive = data.full.find("anttrap_omni", "dcg_me").archive
+    cells = {i for i, (x, y) in enumerate(archive["centroids"]) if x > behind and abs(y) < width}
+    filled = {int(row["cell"]) for row in rows_of("anttrap_omni/dcg_me.seeds_800-805.1M.cells")}
+    text = " ".join(scripts.differences.behind_the_trap(data).split())
+    count = len(cells & filled)
+    assert f"`dcg_me` fills {count} of the {len(cells)} cells after 1,000,192 evaluations" in text
+
+
+# -------------------------------------------------------------------------- the page of progress_me
+
+
+def test_tests_of_progress_me_by_hand(scripts, data):
+    ours, theirs = (
+        [float(row["qd_score"]) for row in rows if row["evaluations"] == str(last)]
+        for rows, last in (
+            (rows_of("hexapod_omni/progress_me.seeds_400-407"), 256_000),
+            (rows_of("hexapod_omni/dcrl_me.discount_0.9.seeds_100-105"), 256_256),
+        )
+    )
+    p = stats.mannwhitneyu(ours, theirs, method="exact").pvalue
+    rows = scripts.progress.tests(data).splitlines()[2:]
+    (row,) = [row for row in rows if "| `dcrl_me`, discount 0.9 |" in row]
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    assert cells[:2] == ["Hexapod-Omni", "256,000"]
+    assert cells[2] == (
+        f"{np.median(ours) / 1e5:.2f} ({min(ours) / 1e5:.2f} to {max(ours) / 1e5:.2f}), 8 seeds"
+    )
+    assert float(cells[5]) == pytest.approx(p, rel=0.06)
+    assert float(cells[6]) == pytest.approx(len(rows) * p, rel=0.06)
+
+
+def test_when_progress_me_reaches_the_papers_score_by_hand(scripts, data):
+    first: dict[str, int] = {}
+    for row in rows_of("anttrap_omni/progress_me.seeds_400-407"):
+        if float(row["qd_score"]) >= 7.2e5:
+            first.setdefault(row["seed"], int(row["evaluations"]))
+    cells = cells_of(scripts.progress.passing(data), "AntTrap-Omni")
+    span = f"{min(first.values()):,} to {max(first.values()):,}"
+    assert cells[1:4] == ["7.2", "8 of 8", span]
+
+
+def test_a_seed_that_never_reaches_the_score_is_counted(scripts, data, monkeypatch):
+    """With a bar of 9.4e5 on AntTrap-Omni, some of the eight seeds stay below."""
+    ends = [float(r["qd_score"]) for r in rows_of("anttrap_omni/progress_me.seeds_400-407")[-8:]]
+    for bar, word in ((9.4e5, None), (1e9, "never")):
+        monkeypatch.setattr(scripts.progress, "published", lambda task, index, bar=bar: bar)
+        cells = cells_of(scripts.progress.passing(data), "AntTrap-Omni")
+        assert cells[2] == f"{sum(end >= bar for end in ends)} of 8"
+        assert word is None or cells[3] == word
+
+
+# --------------------------------------------------------------------------------- tables and pages
 
 
 def test_seeds_of_a_source_with_other_random_numbers_count_in_addition(scripts, data):
     group = data.planned.find("ant_omni", "dcg_me")
     keys = list(zip(group.sources, group.seeds, strict=True))
     assert len(keys) == len(set(keys)) == 10
-    assert scripts[2].seed_numbers(group) == "0 to 5 and 0 to 3 of 4df66d0"
+    assert scripts.sections.seed_numbers(group) == "0 to 5 and 0 to 3 of 4df66d0"
 
 
 def test_a_page_that_differs_is_noticed(scripts, tmp_path):
-    results = scripts[0]
+    replaced = scripts.results.replaced
     page = tmp_path / "page.md"
     page.write_text(
         "a\n<!-- begin x -->\n\nold\n\n<!-- end x -->\n| <!-- begin y --><!-- end y -->"
     )
-    new = results.replaced(page, {"x": "new", "y": "1"})
+    new = replaced(page, {"x": "new", "y": "1"})
     assert new == (
         "a\n<!-- begin x -->\n\nnew\n\n<!-- end x -->\n| <!-- begin y -->1<!-- end y -->"
     )
     with pytest.raises(ValueError, match="has no place '<!-- begin z -->'"):
-        results.replaced(page, {"z": ""})
+        replaced(page, {"z": ""})
 
 
 def test_a_run_is_added_by_its_tables(scripts, tmp_path, monkeypatch):
-    adding = scripts[0].adding
+    adding = scripts.results.adding
     monkeypatch.setattr(adding, "LONG", 8)
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "plan.toml").write_text(
