@@ -56,19 +56,20 @@ def write_pages(check: bool) -> int:
 
     With `check`, only says which pages do not agree with the tables.
     """
+    import results_figures  # loads Matplotlib
+
     data = results_data.read()
     sections = results_sections.page(data)
     stale = [path for path, texts in sections.items() if replaced(path, texts) != text_of(path)]
     if check:
+        stale += results_figures.stale(data)
         for path in stale:
             print(f"{path.relative_to(ROOT)} does not agree with the tables: run this script")
         return 1 if stale else 0
     for path in stale:
         path.write_text(replaced(path, sections[path]), "utf-8")
         print(path.relative_to(ROOT))
-    import results_figures  # loads Matplotlib
-
-    for path in results_figures.draw(data, ROOT / "docs" / "images"):
+    for path in results_figures.draw(data):
         print(path.relative_to(ROOT))
     return 0
 

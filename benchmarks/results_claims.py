@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from elites.study.markup import p_text
+from elites.study.plan import BASELINES
 from elites.study.significance import LEVEL, REFERENCE, Test, corrected
 from results_data import (
     ANTS,
@@ -45,7 +46,7 @@ class Claim(NamedTuple):
 
 OMNI, LAST = (*ANTS, "hexapod_omni"), ("hexapod_omni", "walker_uni")
 HEXAPOD, WALKER = ("hexapod_omni",), ("walker_uni",)
-_BASELINES = ("pga_me", "qd_pg", "me", "me_es")
+_BASELINES = sorted(BASELINES, key=("pga_me", "qd_pg", "me", "me_es").index)
 CLAIMS = (
     *(Claim(f"`dcg_me` above `{name}`", "dcg_me", name, ANTS, "p < 1e-6") for name in _BASELINES),
     Claim("`dcg_me` similar to `pga_me`", "dcg_me", "pga_me", HEXAPOD,
@@ -75,7 +76,7 @@ def claims(data: Data) -> str:
     for claim in CLAIMS:
         for task in claim.tasks:
             found = _tested(data, claim, task)
-            rows += [[claim.text, TITLES[task], claim.published, *_said(claim, *test)]
+            rows += [[claim.text, TITLES[task], claim.published, *_said(claim, test)]
                      for test in found]  # fmt: skip
             if not found:
                 untested.setdefault(claim.text, []).append(TITLES[task])
@@ -86,42 +87,67 @@ def claims(data: Data) -> str:
     return "\n\n".join(tables)
 
 
-def _tested(data: Data, claim: Claim, task: str) -> list[tuple[Test, float]]:
-    """Return the comparisons of a claim on a task with corrected p-values, by Bonferroni.
+class _Tested(NamedTuple):
+    """Comparison of the two algorithms of a claim."""
+
+    test: Test
+    family: int  # number of comparisons that its p-value is corrected for
+
+    @property
+    def p(self) -> float:
+        """P-value after Bonferroni's correction."""
+        return min(1.0, self.family * self.test.comparison.p)
+
+    @property
+    def least(self) -> float:
+        """Smallest corrected p-value that these numbers of seeds could have given."""
+        return min(1.0, self.family * self.test.comparison.smallest)
+
+
+def _tested(data: Data, claim: Claim, task: str) -> list[_Tested]:
+    """Return the comparisons of a claim on a task.
 
     There is one for each budget that gives more evaluations. Pairs without `dcg_me` are not
     corrected.
     """
-    found: list[tuple[Test, float]] = []
+    found = []
     for results, most in levels(data):
         one = pair(results, task, claim.first, claim.second, claim.metric)
         if one is None or (one.evaluations or 0) <= most * MORE:
             continue
-        p = one.comparison.p
+        size = 1
         if claim.first == REFERENCE:
             family = corrected(against(results, REFERENCE, claim.metric, most), data.intended)
-            p = next(
-                entry.bonferroni
+            size = next(
+                entry.family
                 for test, entry in family
                 if test.task == task and test.comparison.second == claim.second
             )
-        found.append((one, p))
+        found.append(_Tested(one, size))
     return found
 
 
-def _said(claim: Claim, one: Test, p: float) -> list[str]:
+def _said(claim: Claim, tested: _Tested) -> list[str]:
     """Return the cells of a test: evaluations, seeds, effect, corrected p-value and verdict."""
+    one = tested.test
+    above = one.comparison.superiority > 0.5
     return [
         f"{one.evaluations or 0:,.0f}",
         f"{len(one.first)} and {len(one.second)}",
         f"{100 * one.comparison.superiority:.0f} %",
-        p_text(p),
-        _verdict(claim, one.comparison.superiority > 0.5, p < LEVEL),
+        p_text(tested.p),
+        _verdict(claim, above, tested.p < LEVEL, tested.least < LEVEL),
     ]
 
 
-def _verdict(claim: Claim, above: bool, significant: bool) -> str:
-    """Return in words what a test says about a claim. `above` is whether the first is higher."""
+def _verdict(claim: Claim, above: bool, significant: bool, possible: bool = True) -> str:
+    """Return in words what a test says about a claim.
+
+    `above` is whether the first algorithm is higher, and `possible` whether any result of so few
+    seeds would have been significant.
+    """
+    if not possible:
+        return "too few seeds"
     if not significant:
         return "open" if claim.above else "no difference found"
     if claim.above:
@@ -141,8 +167,8 @@ LOSSES = {  # of QD-score from the archive to the distilled policy, in %, as the
 
 def losses(data: Data) -> str:
     """Return a table of how much QD-score the distilled policy loses, in the paper and here."""
-    header = ["task", "paper's text", "paper's medians", "ours, median (range)", "seeds",
-              "evaluations", "the text, by our median"]  # fmt: skip
+    header = ["task", "paper's text", "paper's medians", "ours, median (range)", "evaluations",
+              "seeds that agree with the text"]  # fmt: skip
     rows = []
     for task, (word, limit) in LOSSES.items():
         archive, policy = (published(task, index) for index in (0, 1))
@@ -152,21 +178,20 @@ def losses(data: Data) -> str:
 
 
 def _loss(data: Data, task: str) -> list[str]:
-    """Return the cells of our loss on a task: its median and range, seeds, evaluations, verdict."""
+    """Return the cells of our loss on a task: median and range, evaluations, and seeds."""
     group = data.full.find(task, REFERENCE)
     if group is None or not group.curves:
-        return [MISSING, "", "", ""]
+        return [MISSING, "", ""]
     policy, archive = (
         reevaluated(data, group, name, FULL) for name in ("actor_qd_score", "qd_score")
     )
     if not len(policy):
-        return [MISSING, "", "", ""]
+        return [MISSING, "", ""]
     loss = 100 * (1 - policy / archive)
     word, limit = LOSSES[task]
-    holds = (np.median(loss) < limit) == (word == "less")
+    agree = (loss < limit) if word == "less" else (loss > limit)
     return [
         f"{np.median(loss):.3g} % ({loss.min():.3g} to {loss.max():.3g})",
-        str(len(loss)),
         f"{evaluated(data, group, FULL):,.0f}",
-        "holds" if holds else "does not hold",
+        f"{agree.sum()} of {len(loss)}",
     ]

@@ -94,6 +94,12 @@ def compared(data: Data, task: str) -> list[Group]:
     return [g for g in data.planned.of(task) if g.planned or g.label not in related]
 
 
+def labels(data: Data) -> list[str]:
+    """Return the labels of the comparison, in the order that gives each its colour in figures."""
+    found = [group for task in TITLES for group in compared(data, task)]
+    return list(dict.fromkeys(group.label for group in sorted(found, key=lambda g: not g.planned)))
+
+
 @functools.cache
 def read(folder: Path = FOLDER) -> Data:
     """Read all recorded tables of a folder. Raises a ValueError if one is damaged."""
@@ -168,10 +174,14 @@ def reevaluated(data: Data, group: Group, metric: str, budget: float) -> np.ndar
                      if metric in table.reevaluations])  # fmt: skip
 
 
-def evaluated(data: Data, group: Group, budget: float) -> float:
-    """Return the fewest evaluations of a seed at its last re-evaluation, up to a budget."""
+def evaluated(data: Data, group: Group, budget: float) -> float | None:
+    """Return the fewest evaluations of a seed at its last re-evaluation, up to a budget.
+
+    Returns None if no seed was re-evaluated.
+    """
     found = _reevaluations(data, group, budget)
-    return min(float(table.reevaluations["evaluations"][row, 0]) for table, row, _ in found)
+    spent = [float(table.reevaluations["evaluations"][row, 0]) for table, row, _ in found]
+    return min(spent, default=None)
 
 
 def _reevaluations(data: Data, group: Group, budget: float) -> list[tuple[Recording, int, int]]:

@@ -2,44 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from PIL import Image
 
 import results_progress
 from elites.runs.drawing import band, plt, thousands
 from elites.study import figures
 from elites.study.groups import Group
-from results_data import TITLES, Data, archive_evaluations, compared, published
+from results_data import (
+    ROOT,
+    STRONGEST,
+    TITLES,
+    Data,
+    archive_evaluations,
+    compared,
+    labels,
+    published,
+)
 
 DPI = 110
 PUBLISHED_LABEL = "paper: DCG-MAP-Elites after 1,000,000"
+IMAGES = ROOT / "docs" / "images"
 
 
-def draw(data: Data, folder: Path) -> list[Path]:
-    """Draw all figures into a folder and return their paths."""
-    drawn: dict[str, Any] = {}
-    labels = [g.label for task in TITLES for g in compared(data, task) if g.curves]
-    labels = list(dict.fromkeys(labels))
+def draw(data: Data) -> list[Path]:
+    """Draw all figures again whose contents have changed, and return their paths."""
+    changed = []
+    for path, figure in _drawn(data):
+        contents = _digest(figure)
+        if contents != _recorded_digest(path):
+            figure.savefig(path, dpi=DPI, metadata={"Software": None, "Description": contents})
+            changed.append(path)
+    return changed
+
+
+def stale(data: Data) -> list[Path]:
+    """Return the paths of the images that do not show what the tables have."""
+    return [path for path, figure in _drawn(data) if _digest(figure) != _recorded_digest(path)]
+
+
+def _drawn(data: Data) -> Iterator[tuple[Path, Any]]:
+    """Draw all figures, one after the other, and yield them with the paths of their images."""
+    order = labels(data)
     with figures.styled():
         for task in TITLES:
             groups = [g for g in compared(data, task) if g.curves]
-            drawn[f"results_{task}"] = _curves(groups, labels, task)
-            drawn[f"results_archives_{task}"] = figures.archives(
+            yield from _open(f"results_{task}", _curves(groups, order, task))
+            archives = figures.archives(
                 groups, lambda group: f" after {archive_evaluations(data, group):,.0f}"
             )
+            yield from _open(f"results_archives_{task}", archives)
         related = [g for g in data.related.of("ant_omni") if g.planned and g.curves]
-        drawn["results_related"] = _curves(related, [g.label for g in related], None)
-        drawn["results_million"] = _million(data)
-        drawn["progress"] = results_progress.figure(data)
-        return [_save(figure, folder / f"{name}.png") for name, figure in drawn.items() if figure]
+        # The baseline has its colour of the comparison. There are too few colours for all others.
+        others = [g.label for g in related if g.label not in order]
+        known = order[: order.index(STRONGEST) + 1]
+        yield from _open("results_related", _curves(related, [*known, *others], None))
+        yield from _open("results_million", _million(data))
+        yield from _open("progress", results_progress.figure(data))
 
 
-def _save(figure: Any, path: Path) -> Path:
-    """Write a figure as PNG, close it, and return its path."""
-    figure.savefig(path, dpi=DPI, metadata={"Software": None})
-    plt.close(figure)
-    return path
+def _open(name: str, figure: Any) -> Iterator[tuple[Path, Any]]:
+    """Yield a figure with the path of its image, and close it afterwards. None is passed over."""
+    if figure is not None:
+        yield IMAGES / f"{name}.png", figure
+        plt.close(figure)
+
+
+def _digest(figure: Any) -> str:
+    """Return a digest of what a figure shows: lines, areas, colours of cells, and texts.
+
+    It is written into the image, to notice when the tables have changed. Numbers are rounded, and
+    the layout is left out, because both differ between versions of NumPy and Matplotlib.
+    """
+    shown: list[str] = [text.get_text() for each in figure.legends for text in each.get_texts()]
+    for panel in figure.axes:
+        shown += [panel.get_title(), panel.get_xlabel(), panel.get_ylabel()]
+        for line in panel.lines:
+            shown += [str(line.get_color()), str(line.get_linestyle()), _rounded(line.get_xydata())]
+        for each in panel.collections:
+            shown += [_rounded(path.vertices) for path in each.get_paths()]
+            shown.append("" if each.get_array() is None else _rounded(each.get_array()))
+    return hashlib.sha256("\n".join(shown).encode()).hexdigest()[:16]
+
+
+def _rounded(values: Any) -> str:
+    """Return numbers as text, rounded to four digits."""
+    return " ".join(f"{x:.4g}" for x in np.ravel(np.ma.filled(values, np.nan)))
+
+
+def _recorded_digest(path: Path) -> str | None:
+    """Return the digest that was written into an image, or None if there is no such image."""
+    if not path.exists():
+        return None
+    with Image.open(path) as image:
+        return image.info.get("Description")
 
 
 def _curves(groups: Sequence[Group], labels: Sequence[str], task: str | None) -> Any:
@@ -70,7 +131,7 @@ def _draw_published(panel: Any, task: str) -> Any:
 def _million(data: Data) -> Any:
     """Return the QD-scores of `dcg_me` and `progress_me` up to a million evaluations."""
     figure, panels = plt.subplots(1, 4, figsize=(13, 3.3), layout="constrained", sharex=True)
-    looks = {"dcg_me": ("#0072B2", "-"), "progress_me": ("#009E73", "--")}
+    looks = {name: figures.look(name, labels(data)) for name in ("dcg_me", "progress_me")}
     handles: list[Any] = []
     for panel, (task, title) in zip(panels, TITLES.items(), strict=True):
         for name, look in looks.items():

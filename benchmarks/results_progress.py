@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from elites.runs.drawing import plt, thousands
+from elites.study.figures import look
 from elites.study.groups import Group, Results
 from elites.study.markup import p_text
 from elites.study.recorded import Recording
 from elites.study.significance import Test
 from elites.study.statistics import bonferroni
-from results_data import TITLES, Data, code, pair, published, seed_columns, table
+from results_data import TITLES, Data, code, labels, pair, published, seed_columns, table
 
 NAME = "progress_me"
 REFERENCES = {  # algorithms that it is compared with, by task
@@ -23,7 +24,6 @@ REFERENCES = {  # algorithms that it is compared with, by task
     "walker_uni": ("dcg_me", "dcrl_me"),
 }
 MILLION = (128_000, 256_000, 500_000, 1_000_192)
-COLOURS = {"progress_me": "#009e73", "dcrl_me": "#d55e00", "dcg_me": "#0072b2"}
 
 
 def results_for(data: Data, task: str) -> Results:
@@ -108,11 +108,10 @@ def figure(data: Data) -> Any:
         for label in (NAME, *names):
             curves = _curves(data.planned, task, label).curves
             spent, scores = curves["evaluations"][:, 0], curves["qd_score"] / 1e5
-            name = label.partition(",")[0]
-            panel.plot(spent, np.median(scores, 1), color=COLOURS[name], label=name)
-            panel.fill_between(
-                spent, scores.min(1), scores.max(1), color=COLOURS[name], alpha=0.2, lw=0
-            )
+            name = label.partition(",")[0]  # settings of `dcrl_me` are below the figure
+            colour, style = look(name, labels(data))
+            panel.plot(spent, np.median(scores, 1), color=colour, linestyle=style, label=name)
+            panel.fill_between(spent, scores.min(1), scores.max(1), color=colour, alpha=0.2, lw=0)
         panel.axhline(published(task, 0) / 1e5, color="#555555", ls="--", lw=1,
                       label="paper: DCG-MAP-Elites after 1,000,000")  # fmt: skip
         panel.xaxis.set_major_formatter(thousands)

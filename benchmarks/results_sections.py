@@ -12,8 +12,7 @@ import numpy as np
 
 import results_differences as differences
 import results_progress as progress
-from elites.runs import logs
-from elites.study.groups import NEAR, Group, Results
+from elites.study.groups import NEAR, Columns, Group, Results
 from elites.study.markup import p_text
 from elites.study.recorded import Recording
 from elites.study.significance import REFERENCE, Test, corrected
@@ -34,6 +33,7 @@ from results_data import (
     against,
     code,
     compared,
+    evaluated,
     last,
     levels,
     pair,
@@ -85,8 +85,20 @@ def _value(data: Data, group: Group | None, metric: str, scale: float) -> str:
     if metric in group.curves:
         digits = {"coverage": ".1f", "max_fitness": ",.0f"}.get(metric, ".2f")
         return spread(group.curves[metric][-1], scale, digits)
+    return _reevaluated(data, group, metric, FULL, scale)
+
+
+def _reevaluated(data: Data, group: Group, metric: str, budget: float, scale: float = 1.0) -> str:
+    """Return a metric of the last re-evaluation of a group up to a budget, as text.
+
+    If that was before the end of its curves, the text says after how many evaluations it was.
+    """
     digits = ".2f" if scale > 1 else ".3g"
-    return spread(reevaluated(data, group, metric, FULL), scale, digits)
+    text = spread(reevaluated(data, group, metric, budget), scale, digits)
+    spent = evaluated(data, group, budget)
+    if not text or spent is None or spent >= last(group) * (1 - NEAR):
+        return text
+    return f"{text}, after {spent:,.0f}"
 
 
 def million(data: Data) -> str:
@@ -108,6 +120,26 @@ def _score(group: Group | None) -> str:
 
 
 # --------------------------------------------------------------------------------- the comparison
+
+
+def scope(data: Data) -> str:
+    """Return a paragraph on how much of the plan of the comparison has been run."""
+    groups = [group for task in TITLES for group in compared(data, task) if group.planned]
+    begun = [group for group in groups if group.curves]
+    done = [
+        group for group in begun
+        if last(group) >= max(group.budgets) * (1 - NEAR) and len(group.seeds) >= group.planned
+    ]  # fmt: skip
+    seeds, budget = groups[0].planned, max(begun[0].budgets)
+    text = (
+        f"The plan is [`results/plan.toml`](results/plan.toml): {seeds} seeds and {budget:,} "
+        f"evaluations of ten algorithms on four tasks, {len(groups)} pairs. So far, {len(begun)} "
+        f"pairs have results, and {len(done)} of them are complete. Seeds of earlier runs count, "
+        "whatever their numbers. Below, lines are medians over seeds, and areas reach from the "
+        "first to the third quartile. The dashed line is the paper's QD-score of DCG-MAP-Elites "
+        "after a million evaluations."
+    )
+    return textwrap.fill(text, 110, break_on_hyphens=False)
 
 
 def comparison(data: Data, task: str) -> str:
@@ -142,8 +174,8 @@ def _comparison_row(data: Data, group: Group) -> list[str]:
         spread(scores, 1e5),
         spread(100 * coverage, digits=".1f"),
         spread(fitness, digits=",.0f"),
-        spread(reevaluated(data, group, "actor_qd_score", budget), 1e5),
-        spread(reevaluated(data, group, "actor_descriptor_error", budget), digits=".3g"),
+        _reevaluated(data, group, "actor_qd_score", budget, 1e5),
+        _reevaluated(data, group, "actor_descriptor_error", budget),
     ]
 
 
@@ -279,11 +311,12 @@ def files(data: Data) -> str:
     """Return a table of the files behind the page: seeds, evaluations, time and versions."""
     rows = [
         [f"[`{r.path.relative_to(FOLDER)}`](results/{r.path.relative_to(FOLDER)})",
-         str(len(r.seeds)), f"{r.metrics['evaluations'][-1, 0]:,.0f}", _checked(r),
-         duration(_seconds(r)), _versions(r)]
+         str(len(r.seeds)), f"{r.last:,.0f}", _error(r, r.own_reevaluations) or "not checked",
+         _error(r, r.new_process) or "no file", duration(_seconds(r)), _versions(r)]
         for r in data.recordings
     ]  # fmt: skip
-    header = ["table", "seeds", "evaluations", "archive error", "time", "versions"]
+    header = ["table", "seeds", "evaluations", "archive error", "in a new process", "time",
+              "versions"]  # fmt: skip
     on_cpu = sum(_seconds(r) for r in data.recordings if _device(r) == "cpu")
     on_gpu = sum(_seconds(r) for r in data.recordings) - on_cpu
     text = f"The times add up to {duration(on_gpu)} on a GPU"
@@ -301,22 +334,16 @@ def _seconds(recording: Recording) -> float:
     return float(seconds.max() if np.ptp(seconds) == 0 else seconds.sum())
 
 
-def _checked(recording: Recording) -> str:
-    """Return the largest descriptor error of the archives that a run re-evaluated last, and when.
+def _error(recording: Recording, found: Columns) -> str:
+    """Return the largest descriptor error over seeds of the last re-evaluation in a table.
 
-    Where `elites evaluate` was run in a new process afterwards, a file beside the table has its
-    errors.
+    If that was before the end of the run, the text says after how many evaluations it was. It is
+    empty if the table is.
     """
-    again = recording.reevaluations
-    if not len(again.get("descriptor_error", ())):
-        return "not checked"
-    evaluations, end = again["evaluations"][-1, 0], recording.metrics["evaluations"][-1, 0]
-    text = f"{again['descriptor_error'][-1].max():.3g}"
-    evaluated = recording.table("new_process")
-    if evaluated.exists():
-        found = logs.read_table(evaluated, ("descriptor_error",))["descriptor_error"].max()
-        text += ", new process too" if f"{found:.3g}" == text else f", new process {found:.3g}"
-    return text if evaluations == end else f"{text} after {evaluations:,.0f}"
+    if not len(found.get("descriptor_error", ())):
+        return ""
+    evaluations, text = found["evaluations"][-1, 0], f"{found['descriptor_error'][-1].max():.3g}"
+    return text if evaluations == recording.last else f"{text} after {evaluations:,.0f}"
 
 
 def _last_session(recording: Recording) -> dict[str, Any]:
@@ -337,8 +364,10 @@ def _versions(recording: Recording) -> str:
     """Return the versions and the device of a recorded run as text."""
     session = _last_session(recording)
     names = [f"{name} {session[name]}" for name in ("elites", "jax") if name in session]
-    if commit := session.get("commit") or session.get("source"):
-        names.insert(1, f"source {commit[:7]}")
+    if source := session.get("source"):
+        names.insert(1, f"source {source[:7]}")
+    elif commit := session.get("commit"):
+        names.insert(1, f"commit {commit[:7]}")
     return ", ".join([*names, *filter(None, [_device(recording)])])
 
 
@@ -349,6 +378,7 @@ def page(data: Data) -> dict[Path, dict[str, str]]:
     on_page = {
         "million": million(data),
         "paper": paper(data),
+        "scope": scope(data),
         **tasks,
         **{f"tests {i}": tests(data, *level) for i, level in enumerate(levels(data), start=1)},
         "archives": archives(data),

@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from elites.runs import directory as directories
+from elites.study import significance, statistics
 from elites.study.groups import Group
 from elites.study.plan import Plan
 from elites.study.recorded import Folder
@@ -31,13 +32,14 @@ def scripts():
         import results_claims
         import results_data
         import results_differences
+        import results_figures
         import results_progress
         import results_sections
     finally:
         sys.path.pop(0)
     return SimpleNamespace(
         results=results, data=results_data, sections=results_sections, claims=results_claims,
-        differences=results_differences, progress=results_progress,
+        differences=results_differences, progress=results_progress, figures=results_figures,
     )  # fmt: skip
 
 
@@ -70,18 +72,37 @@ def test_the_pages_agree_with_the_tables(scripts, data):
 
 def test_the_script_checks_the_pages(scripts, data, monkeypatch, capsys):
     main = scripts.results.main
+    image = ROOT / "docs" / "images" / "results_million.png"
     monkeypatch.setattr(sys, "argv", ["results.py", "--check"])
+    monkeypatch.setattr(scripts.figures, "stale", lambda data: [])
     assert main() == 0
     monkeypatch.setattr(scripts.sections, "million", lambda data: "something else")
+    monkeypatch.setattr(scripts.figures, "stale", lambda data: [image])
     assert main() == 1
-    assert "README.md does not agree with the tables" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "README.md does not agree with the tables" in said
+    assert "docs/images/results_million.png does not agree with the tables" in said
 
 
-def test_the_images_of_the_page_exist(scripts):
-    page = (ROOT / "docs" / "results.md").read_text("utf-8")
-    for name in ("million", "related", *scripts.data.TITLES):
-        assert f"images/results_{name}.png" in page
-        assert (ROOT / "docs" / "images" / f"results_{name}.png").exists()
+def test_the_images_show_the_tables_and_are_on_a_page(scripts, data):
+    """Each image has a digest of its lines, areas, cells and texts. All are drawn again here."""
+    digest = scripts.figures._digest
+    pages = "".join(
+        (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("results", "progress")
+    )
+    drawn = 0
+    for path, figure in scripts.figures._drawn(data):
+        assert f"images/{path.name}" in pages
+        found = digest(figure)
+        assert scripts.figures._recorded_digest(path) == found, (
+            f"{path.name} does not show the tables. Run 'python benchmarks/results.py'"
+        )
+        line = next((line for panel in figure.axes for line in panel.lines), None)
+        if line is not None:  # a digest that never changed would prove nothing
+            line.set_ydata(1.01 * np.asarray(line.get_ydata()))
+            assert digest(figure) != found
+        drawn += 1
+    assert drawn == 2 * len(scripts.data.TITLES) + 3
 
 
 def test_every_table_is_read(data):
@@ -156,21 +177,35 @@ def test_every_comparison_of_a_claim_occurs_once(scripts):
 
 
 @pytest.mark.parametrize(
-    ("claimed_above", "above", "significant", "word"),
+    ("claimed_above", "above", "significant", "possible", "word"),
     [
-        (True, True, True, "**holds**"),
-        (True, False, True, "**does not hold**"),
-        (True, True, False, "open"),
-        (False, True, True, "**above**"),
-        (False, False, True, "**below**"),
-        (False, False, False, "no difference found"),
+        (True, True, True, True, "**holds**"),
+        (True, False, True, True, "**does not hold**"),
+        (True, True, False, True, "open"),
+        (True, True, False, False, "too few seeds"),
+        (False, True, True, True, "**above**"),
+        (False, False, True, True, "**below**"),
+        (False, False, False, True, "no difference found"),
+        (False, False, False, False, "too few seeds"),
     ],
 )
 def test_a_verdict_depends_on_the_claim_and_on_the_test(
-    scripts, claimed_above, above, significant, word
+    scripts, claimed_above, above, significant, possible, word
 ):
     claim = scripts.claims.CLAIMS[0]._replace(above=claimed_above)
-    assert scripts.claims._verdict(claim, above, significant) == word
+    assert scripts.claims._verdict(claim, above, significant, possible) == word
+
+
+def test_four_and_eight_seeds_are_too_few_for_the_family(scripts):
+    """They divide in 495 ways, so p is at least 28 x 2 / 495 = 0.11 after the correction."""
+    values = {"dcg_me": np.arange(4.0), "pga_me": 10 + np.arange(8.0)}
+    comparison = statistics.compare(values, "dcg_me", "pga_me")
+    test = significance.Test("walker_uni", comparison, 256_000, values["dcg_me"], values["pga_me"])
+    tested = scripts.claims._Tested(test, 28)
+    assert tested.p == tested.least == pytest.approx(28 * 2 / 495)
+    claim = scripts.claims.CLAIMS[0]
+    assert scripts.claims._said(claim, tested)[-1] == "too few seeds"
+    assert scripts.claims._said(claim, tested._replace(family=1))[-1] == "**does not hold**"
 
 
 def test_claims_about_algorithms_that_were_not_run_are_listed(scripts, data, monkeypatch):
@@ -190,7 +225,7 @@ def test_the_loss_of_the_distilled_policy_by_hand(scripts, data):
     loss = [100 - 100 * float(row["actor_qd_score"]) / float(row["qd_score"]) for row in rows]
     cells = cells_of(scripts.claims.losses(data), "AntTrap-Omni")
     text = f"{np.median(loss):.3g} % ({min(loss):.3g} to {max(loss):.3g})"
-    assert cells[3:] == [text, "6", "1,000,192", "holds"]
+    assert cells[3:] == [text, "1,000,192", f"{sum(x < 3 for x in loss)} of 6"]
     assert cells[2] == f"{100 - 100 * 7.0 / 7.2:.1f} %"  # of the paper's second table
 
 
@@ -202,6 +237,38 @@ def test_archives_are_repeated_exactly(data):
     errors = [r.reevaluations["descriptor_error"].max() for r in data.recordings if r.reevaluations]
     assert len(errors) > 30
     assert max(errors) == 0
+    found = [r.new_process["descriptor_error"] for r in data.recordings if r.new_process]
+    assert len(found) == len(list((ROOT / "docs" / "results").glob("*/*.new_process.csv"))) >= 7
+    assert max(error.max() for error in found) == 0
+
+
+@pytest.mark.parametrize(
+    ("spent", "text"), [(995.0, "0.20"), (500.0, "0.20, after 500"), (None, "0.20")]
+)
+def test_values_from_before_the_end_of_a_run_say_so(scripts, monkeypatch, spent, text):
+    group = Group("walker_uni", "dcg_me", seeds=[0], curves={"evaluations": np.array([[1000.0]])})
+    monkeypatch.setattr(scripts.sections, "evaluated", lambda *_: spent)
+    monkeypatch.setattr(scripts.sections, "reevaluated", lambda *_: np.array([2e4]))
+    assert scripts.sections._reevaluated(None, group, "actor_qd_score", 1e6, 1e5) == text
+
+
+def test_the_last_re_evaluation_of_a_group_by_hand(scripts, data):
+    rows = rows_of("hexapod_omni/dcg_me.seeds_800-803.1M.reevaluations")
+    group = data.full.find("hexapod_omni", "dcg_me")
+    assert group.seeds == [800, 801, 802, 803]
+    assert scripts.data.evaluated(data, group, 1e6) == max(int(r["evaluations"]) for r in rows)
+    assert scripts.data.evaluated(data, group, 256_000) == max(
+        int(r["evaluations"]) for r in rows if int(r["evaluations"]) <= 1.01 * 256_000
+    )
+
+
+def test_errors_of_new_processes_are_in_the_table_of_files(scripts, data):
+    table = scripts.sections.files(data)
+    for recording in data.recordings:
+        name = recording.path.relative_to(ROOT / "docs" / "results").as_posix()
+        cells = cells_of(table, f"[`{name}`](results/{name})")
+        kept = recording.path.with_name(f"{recording.path.stem}.new_process.csv").exists()
+        assert cells[4] == ("0" if kept else "no file")
 
 
 def test_conclusions_of_the_differences_agree_with_the_tests(scripts, data):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from elites.files import RunError
 from elites.study import collect, recorded
 from elites.study.groups import SeedResults, distinct
 from elites.study.plan import Plan
@@ -203,6 +204,37 @@ def test_parts_of_a_plan_are_joined(tmp_path):
     text = (first.path / "report" / "report.html").read_text()
     assert "unfinished" not in text
     assert re.search(r"pga_me</th><td>QD-score</td>.*?<td>4</td></tr>", text)
+
+
+def write_beside(table: Path, kind: str, header: str, rows: list[str]) -> Path:
+    """Write another table of a run beside its metrics, and return its path."""
+    path = table.with_name(f"{table.stem}.{kind}.csv")
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def test_the_evaluation_of_a_new_process_counts_if_it_is_the_last(folder):
+    table = write(folder, "arm_reach/me.seeds_0-1", range(2), 1000)
+    own = "iteration,seed,evaluations,qd_score,descriptor_error"
+    write_beside(table, "reevaluations", own, ["5,0,500,1,0.5", "5,1,500,2,0.5"])
+    new = "seed,iteration,qd_score,reevaluated_qd_score,descriptor_error"
+    write_beside(table, "new_process", new, ["0,10,9,3,0", "1,10,9,4,0"])
+
+    def recording():
+        (found,) = [r for r in Folder(folder).read([]) if r.path == table]
+        return found
+
+    found = recording()
+    assert found.own_reevaluations["descriptor_error"].tolist() == [[0.5, 0.5]]
+    assert found.new_process["evaluations"].tolist() == [[1000, 1000]]
+    assert found.reevaluations["evaluations"].tolist() == [[500, 500], [1000, 1000]]
+    assert found.reevaluations["qd_score"].tolist() == [[1, 2], [3, 4]]
+    assert group(folder, "me", "arm_reach").final["descriptor_error"].tolist() == [0, 0]
+    write_beside(table, "reevaluations", own, ["10,0,1000,1,0.25", "10,1,1000,2,0.25"])
+    assert recording().reevaluations["qd_score"].tolist() == [[1, 2]]
+    write_beside(table, "new_process", new, ["0,11,9,3,0", "1,11,9,4,0"])
+    with pytest.raises(RunError, match=r"new_process\.csv: is of iteration 11, which me\.seeds"):
+        _ = recording().reevaluations
 
 
 def test_a_study_with_other_settings_is_not_joined(tmp_path):

@@ -4,6 +4,7 @@
     TASK/ALGORITHM[.SETTING...].seeds_A-B[.BUDGET][.source_COMMIT].csv  metrics.csv of a run
     TASK/....reevaluations.csv          its reevaluations.csv
     TASK/....cells.csv                  its evaluation/cells.csv
+    TASK/....new_process.csv            its evaluation/metrics.csv, written by `elites evaluate`
 
 Tables of other kinds have other words before `.csv`, and are not read here. A setting is a
 hyperparameter that differs from the plan's, as in `dcrl_me.discount_0.9.seeds_100-105.csv`. The
@@ -67,9 +68,44 @@ class Recording:
         return self.path.with_name(f"{self.path.name.removesuffix('.csv')}.{kind}.csv")
 
     @functools.cached_property
+    def own_reevaluations(self) -> Columns:
+        """Arrays [n, seeds] of the re-evaluations that the run made, empty if there are none."""
+        return self._read("reevaluations")
+
+    @functools.cached_property
+    def new_process(self) -> Columns:
+        """Arrays [1, seeds] of the re-evaluation by `elites evaluate` in a new process, if any.
+
+        They have the names of `own_reevaluations`.
+        """
+        found = self._read("new_process")
+        if not len(found.get("iteration", ())):
+            return {}
+        row = np.flatnonzero(self.metrics["iteration"][:, 0] == found["iteration"][0, 0])
+        if not len(row):
+            raise RunError(
+                f"{self.table('new_process')}: is of iteration {found['iteration'][0, 0]:.0f}, "
+                f"which {self.path.name} does not have"
+            )
+        spent = self.metrics["evaluations"][row]
+        return {**found, "qd_score": found["reevaluated_qd_score"], "evaluations": spent}
+
+    @functools.cached_property
     def reevaluations(self) -> Columns:
-        """Arrays [n, seeds] of the re-evaluations of archive and actor, empty if there are none."""
-        path = self.table("reevaluations")
+        """Arrays [n, seeds] of the re-evaluations of archive and actor, empty if there are none.
+
+        The last one is that of a new process, if the run made none as late.
+        """
+        own, new = self.own_reevaluations, self.new_process
+        if not own or not new:
+            return own or new
+        if new["iteration"][0, 0] <= own["iteration"][:, 0].max(initial=0.0):
+            return own
+        return {name: np.concatenate([own[name], new[name]]) for name in own if name in new}
+
+    def _read(self, kind: str) -> Columns:
+        """Return another table of the run as arrays [n, seeds], empty if it does not exist."""
+        path = self.table(kind)
         return logs.read_metrics(path, len(self.seeds)) if path.exists() else {}
 
     def part(self, budget: int) -> SeedResults:

@@ -262,7 +262,7 @@ def correct(
     comparison without values on one side is not counted.
 
     `intended` are the tasks and second algorithms of all comparisons that are to be made, now or
-    later. They count too, so that p-values do not grow as results arrive.
+    later. They count too, so that p-values do not grow as these results arrive.
     """
     kinds = [family_of(comparison.second) for _, comparison in found]
     made = {(task, c.second) for task, c in found if not math.isnan(c.p)}
