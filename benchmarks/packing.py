@@ -1,13 +1,15 @@
-"""Measure how much runs side by side on one GPU gain. Prints one JSON line a case.
+"""Measure how much runs side by side on a GPU or a CPU gain. Prints one JSON line a case.
 
     python benchmarks/packing.py                                    # 1, 2 and 4 runs of 4 seeds
     python benchmarks/packing.py --algorithm me --seeds 20
+    python benchmarks/packing.py --algorithm me --seeds 1 --together 1 2      # a CPU of two cores
     python benchmarks/packing.py --task point_omni --algorithm me --preset smoke --window 1
 
-Each run is a process of its own, with its share of the GPU's memory, under NVIDIA's Multi-Process
-Service where that is installed. All of them compile, and then iterate at the same time for
-`--window` seconds. `seconds` is the mean time of an iteration of a run. `throughput` is the number
-of iterations of all runs in a second, relative to the first case.
+Each run is a process of its own. On a GPU it has its share of the memory, under NVIDIA's
+Multi-Process Service where that is installed. On a CPU it has its share of the cores. All of them
+compile, and then iterate at the same time for `--window` seconds. `seconds` is the mean time of an
+iteration of a run. `throughput` is the number of iterations of all runs in a second, relative to
+the first case.
 
 The default takes about two minutes on an NVIDIA H200. A line has the fields of an entry of
 `src/elites/study/measured.json`, and some more.
@@ -89,6 +91,9 @@ def measure(count: int, more: Mapping[str, str], machine: devices.Machine) -> li
         )
         for _ in range(count)
     ]
+    for i, child in enumerate(children):
+        if machine.cores:
+            os.sched_setaffinity(child.pid, machine.cores[i::count] or machine.cores)
     streams = [(child.stdin, child.stdout) for child in children]
     for _, answers in streams:  # all have compiled
         assert answers is not None

@@ -1,5 +1,6 @@
 """What a study is expected to take: --dry-run and --measure, progress over runs, and the page."""
 
+import dataclasses
 import importlib.util
 import itertools
 import re
@@ -8,9 +9,12 @@ from pathlib import Path
 import pytest
 
 import gpus
-from elites.study import table
+from elites.study import devices, expectation, table
+from elites.study.loads import Load
+from elites.study.packing import Wish
 from elites.study.plan import Plan
-from elites.study.study import open_study
+from elites.study.seconds import Clock, Measurement, Work
+from elites.study.study import Item, open_study
 from elites.study.table import Whole
 from program import complaint, edit_json, elites, succeed
 
@@ -33,8 +37,9 @@ def machine(tmp_path, monkeypatch):
 
 @pytest.fixture
 def laptop(tmp_path, monkeypatch):
-    """A machine without a GPU, on which nothing was measured."""
+    """A machine with one core and without a GPU, on which nothing was measured."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(devices, "_cores", lambda: (0,))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -136,6 +141,48 @@ def test_what_is_measured_is_kept(laptop):
     assert "1 of 1" not in again
     Path("point.toml").write_text(Path("point.toml").read_text() + "[hp]\ncells = 16\n")
     assert dry_run("point.toml")[0][0][5] == "not measured"  # another run than the measured one
+
+
+def test_a_study_without_a_gpu_computes_a_run_on_each_core(laptop, monkeypatch):
+    monkeypatch.setattr(devices, "_memory", lambda: 64 * 10**9)
+    Path("small.toml").write_text(SMALL + 'preset = "smoke"\n')
+
+    def printed(cores: int, *options) -> str:
+        monkeypatch.setattr(devices, "_cores", lambda: tuple(range(cores)))
+        rows, after = dry_run("small.toml", *options)
+        seeds = {row[2] for row in rows if row[1] != "all"}
+        assert seeds == ({"1"} if "--seeds-per-run" in options else {"4"})
+        return after
+
+    hint = "there are more cores (16) than runs"
+    assert "at a time" not in printed(1)
+    assert "3 runs on " in (after := printed(2))
+    assert "\n2 runs at a time, each on cores of its own\n" in after
+    assert hint not in after
+    assert "\n3 runs at a time" in (after := printed(16))
+    assert f"\n{hint}. A new study with --seeds-per-run 1 would use more of them" in after
+    assert "\n12 runs at a time" in (after := printed(16, "--seeds-per-run", 1))
+    assert hint not in after
+    for option in ("--jobs", "--side-by-side"):
+        assert "\n2 runs at a time" in printed(16, option, 2)
+    monkeypatch.setattr(devices, "_memory", lambda: 2 * 10**9)  # for one process at a time
+    assert "at a time" not in printed(2)
+
+
+def test_hours_on_cores_are_at_least_those_of_the_longest_run():
+    pairs = [("point_omni", name) for name in ("me", "pga_me")]
+    items = [Item(task, name, 0, 1) for task, name in pairs]
+    work = {pair: Work(*pair, (32,)) for pair in pairs}
+    found = {pair: Load(work[pair], 1000, 10**6) for pair in pairs}
+    machine = devices.Machine("laptop", memory=10**10, cores=(0, 1))
+    me, pga = (Measurement("laptop", *pair, 1, 1.0, "here") for pair in pairs)
+    times = [me, dataclasses.replace(pga, seconds=9.0)]
+    expected = expectation.expect(items, found, machine, Clock("laptop", times), Wish())
+    assert expected.packing.devices == 2
+    assert expected.hours == pytest.approx(1.07 * 9000 / 3600)
+    assert expected.measured_hours == pytest.approx(expected.hours)
+    alone = expectation.expect(items, found, machine, Clock("laptop", times), Wish(jobs=1))
+    assert alone.hours == pytest.approx(1.07 * 10_000 / 3600)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The choice of seeds and of runs side by side: memory, completeness, order; the engine's rooms."""
 
 import itertools
+import os
 from fractions import Fraction
 
 import pytest
@@ -11,7 +12,7 @@ from elites.study import packing
 from elites.study.engines import MEMORY_SHARES, LocalEngine
 from elites.study.packing import Packing
 from elites.study.plan import Plan
-from elites.study.study import Item, first_items
+from elites.study.study import Item, first_items, open_study
 
 COUNTS = st.integers(1, 60)
 SIZES = st.integers(1, 3000)  # megabytes of a seed
@@ -110,6 +111,53 @@ def test_what_was_measured_pays_and_twenty_seeds_do_not():
     """Two runs of four seeds took 0.42 s for 0.27 alone. Forty seeds take twice as long as 20."""
     assert packing.choose_together(2, 1, 10**6, {1: 0.27, 2: 0.42}.get) == 2
     assert packing.choose_together(9, 1, 10**6, {1: 0.766, 2: 1.48, 3: 2.2, 4: 3.0}.get) == 1
+
+
+# ------------------------------------------------------------------------------------------- cores
+
+
+@given(COUNTS, SIZES, st.one_of(st.none(), MEMORY), COUNTS)
+def test_runs_on_cores_fit_in_memory(runs, size, memory, cores):
+    megabyte = 10**6
+    found = packing.runs_on_cores(
+        runs, size * megabyte, None if memory is None else memory * megabyte, cores
+    )
+    assert 1 <= found <= min(runs, cores)
+    if memory is None:
+        assert found == min(runs, cores)
+    elif found > 1:  # with a gigabyte for each process
+        assert found * (2 * size + 1000) <= 0.9 * memory
+
+
+def test_an_engine_divides_the_cores():
+    def cores(devices: int, numbers: tuple[int, ...]) -> list[list[int]]:
+        engine = LocalEngine(Packing(devices), cores=numbers)
+        return [engine._cores_of(device) for device in range(devices)]
+
+    assert cores(4, (0, 1, 2, 3)) == [[0], [1], [2], [3]]
+    assert cores(2, (0, 1, 2, 4, 6)) == [[0, 2, 6], [1, 4]]
+    assert cores(3, (5, 7)) == [[5], [7], [5]]  # more jobs than cores
+    assert LocalEngine(Packing(2))._cores_of(1) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="LEFT OUT: no choice of cores")
+def test_a_worker_uses_the_cores_of_its_device(tmp_path, monkeypatch):
+    """Start two real workers, look, and kill them."""
+    cores = sorted(os.sched_getaffinity(0))
+    made = open_study(tmp_path, Plan(("point_omni",), ("me", "pga_me"), seeds=1, preset="smoke"))
+    engine = LocalEngine(Packing(2), cores=cores)
+    handles = [engine.start(made, item) for item in made.items()]
+    try:
+        found = [os.sched_getaffinity(handle._process.process.pid) for handle in handles]
+    finally:
+        for handle in handles:
+            handle._process.kill()
+    if len(cores) > 1:
+        assert found[0] | found[1] == set(cores)
+        assert not found[0] & found[1]
+    assert not engine.has_room(made.items()[0])
+    assert all(handle.poll() is not None for handle in handles)
+    assert engine.has_room(made.items()[0])
 
 
 def test_seeds_of_a_new_study_are_one_run_unless_told_otherwise():

@@ -32,7 +32,9 @@ def study(
     measure: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     seeds_per_run: Annotated[int | None, shown("INT", "all that fit in memory")] = None,
     side_by_side: Annotated[int | None, shown("INT", "where it saves time")] = None,
-    jobs: Annotated[int | None, shown("INT", "those side by side on each GPU, or one")] = None,
+    jobs: Annotated[
+        int | None, shown("INT", "those side by side on each GPU, or one on each CPU core")
+    ] = None,
     engine: Literal["local", "ray"] = "local",
     address: Annotated[
         str | None, shown("HOST:PORT", "RAY_ADDRESS, or a cluster on this machine")

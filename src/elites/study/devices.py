@@ -1,7 +1,8 @@
-"""Find out on which device of this machine the runs of a study are computed. Loads without JAX."""
+"""Find out on which devices of this machine the runs of a study are computed. Loads without JAX."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -14,20 +15,26 @@ from elites.words import amount, counted
 MPS_CONTROL = "nvidia-cuda-mps-control"
 """Program that starts NVIDIA's Multi-Process Service, with which processes share a GPU."""
 _TIMEOUT = 30.0  # seconds for nvidia-smi
+_MEMORY_LIMITS = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
+"""Files with the limit of a control group, of the second and of the first version."""
 
 
 class Machine(NamedTuple):
-    """Devices of a machine: its GPUs, or its CPU if it has none."""
+    """Devices of a machine: its GPUs, or the cores of its CPU if it has none."""
 
     name: str  # such as "NVIDIA H200", or the model of the CPU and its number of cores
     gpus: tuple[str, ...] = ()  # as texts for CUDA_VISIBLE_DEVICES
-    memory: int | None = None  # bytes of a GPU, or None if it is unknown
+    memory: int | None = None  # bytes of a GPU, or of the machine without one; None if unknown
     mps: bool = False  # whether the program MPS_CONTROL is installed
+    cores: tuple[int, ...] = ()  # numbers of the cores to compute on, if there are no GPUs
 
     @property
     def devices(self) -> int:
         """Number of devices that compute runs independently of each other."""
-        return max(len(self.gpus), 1)
+        return max(len(self.gpus), len(self.cores), 1)
 
     def __str__(self) -> str:
         """Return the device as text: "NVIDIA H200 (2 GPUs of 151 GB)"."""
@@ -44,7 +51,8 @@ def find() -> Machine:
     """
     gpus = _visible_gpus()
     if not gpus:
-        return Machine(_cpu())
+        cores = _cores()
+        return Machine(_cpu(len(cores)), memory=_memory(), cores=cores)
     found = [_described(gpu) for gpu in gpus]
     sizes = [memory for _, memory in found]
     memory = None if None in sizes else min(size for size in sizes if size is not None)
@@ -80,12 +88,33 @@ def _described(gpu: str) -> tuple[str, int | None]:
         return "unknown GPU", None
 
 
-def _cpu() -> str:
-    """Return the model of the CPU and the number of cores that this process may use."""
-    cores = counted(len(os.sched_getaffinity(0)), "core")
+def _cores() -> tuple[int, ...]:
+    """Return the numbers of the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on all systems
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def _cpu(cores: int) -> str:
+    """Return the model of the CPU and its number of cores as text."""
     try:
         lines = files.read_text(Path("/proc/cpuinfo")).splitlines()
         model = next(line for line in lines if line.startswith("model name")).partition(":")[2]
     except (OSError, StopIteration):
         model = "CPU"
-    return f"{model.strip()}, {cores}"
+    return f"{model.strip()}, {counted(cores, 'core')}"
+
+
+def _memory() -> int | None:
+    """Return the bytes of memory that this process may use, or None if they are unknown.
+
+    In a container, the limit of its control group counts, not the memory of the machine.
+    """
+    try:
+        found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    except (AttributeError, OSError, ValueError):
+        return None
+    for path in _MEMORY_LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # no such file, or the text "max"
+            found.append(int(files.read_text(Path(path))))
+    return min(found)

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -66,11 +66,12 @@ class WorkerProcess:
         output: IO[bytes],
         trusted: Sequence[str],
         environment: Mapping[str, str] | None = None,
+        cores: Collection[int] = (),
     ):
         """Start a worker process for one run of the study at a path.
 
         The process writes its output to the open file `output`. `trusted` are the digests of the
-        user's own Python files that it may execute.
+        user's own Python files that it may execute. It uses these cores only, if any are given.
         """
         self._report, pipe = os.pipe()
         here = str(os.getpid())
@@ -91,6 +92,9 @@ class WorkerProcess:
         finally:
             os.close(pipe)
         self._ending: Ending | None = None
+        if cores and hasattr(os, "sched_setaffinity"):  # not on all systems
+            with contextlib.suppress(OSError):  # it has ended, or the cores were taken away
+                os.sched_setaffinity(self.process.pid, cores)
 
     def poll(self) -> Ending | None:
         """Return how the process ended, or None while it runs."""
@@ -120,7 +124,7 @@ class LocalEngine:
     """Engine that computes runs in processes of this machine.
 
     If there are several GPUs, each process uses one of them. A `Packing` says which runs may share
-    a GPU.
+    a GPU. Without GPUs, the processes divide the cores among them.
     """
 
     def __init__(
@@ -128,13 +132,15 @@ class LocalEngine:
         packing: Packing | None = None,
         gpus: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        cores: Sequence[int] = (),
     ):
         """Compute runs on GPUs, or on the CPU if there are none.
 
         `gpus` are texts for CUDA_VISIBLE_DEVICES, and `environment` is added to that of workers.
+        `cores` are the numbers of the cores to divide. Without them, workers use any.
         """
         self._packing, self._gpus = packing or Packing(max(len(gpus), 1)), gpus
-        self._environment = dict(environment or {})
+        self._environment, self._cores = dict(environment or {}), cores
         self._running: list[list[Item]] = [[] for _ in range(self._packing.devices)]
 
     @property
@@ -157,7 +163,9 @@ class LocalEngine:
         trusted = trust.trusted_digests(item.task, item.algorithm)
         environment = self._environment_on(device, item)
         with open_to_append(study.logs / f"{item.name}.log") as log:
-            process = WorkerProcess(study.path, item, log, trusted, environment)
+            process = WorkerProcess(
+                study.path, item, log, trusted, environment, self._cores_of(device)
+            )
         self._running[device].append(item)
         return _LocalHandle(process, lambda: self._running[device].remove(item))
 
@@ -165,6 +173,13 @@ class LocalEngine:
         """Return the device with the fewest runs that a run may join, or None if there is none."""
         free = [i for i, runs in enumerate(self._running) if self._packing.admits(runs, item)]
         return min(free, key=lambda i: len(self._running[i]), default=None)
+
+    def _cores_of(self, device: int) -> list[int]:
+        """Return the cores of a device: an equal part of all, or one if there are too few."""
+        if not self._cores:
+            return []
+        own = list(self._cores[device :: self._packing.devices])
+        return own or [self._cores[device % len(self._cores)]]
 
     def _environment_on(self, device: int, item: Item) -> dict[str, str]:
         """Return the environment of a worker that computes a run on a device."""

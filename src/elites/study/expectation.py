@@ -56,18 +56,20 @@ class Expectation:
     @property
     def hours(self) -> float:
         """Hours until the runs with a known time are done, on all devices of the machine."""
-        return sum(run.hours or 0.0 for run in self.runs) / self._devices
+        longest = max((run.together * (run.hours or 0.0) for run in self.runs), default=0.0)
+        return max(sum(run.hours or 0.0 for run in self.runs) / self._devices, longest)
 
     @property
     def measured_hours(self) -> float:
         """The part of `hours` that comes from times that were measured, not estimated."""
+        total = sum(run.hours or 0.0 for run in self.runs)
         exact = [run for run in self.known if run.estimate and run.estimate.measured]
-        return sum(run.hours or 0.0 for run in exact) / self._devices
+        return self.hours * sum(run.hours or 0.0 for run in exact) / total if total else 0.0
 
     @property
     def _devices(self) -> int:
         """Number of devices that compute runs at the same time."""
-        return min(self.machine.devices, self.packing.slots)
+        return min(self.packing.devices, self.packing.slots)
 
     def seconds(self, item: Item) -> float:
         """Return the seconds of a device that an iteration of a run takes.
@@ -105,11 +107,11 @@ def expect(
 
     `loads` and `wish` are as in `runs_of`. `done` gives the iterations that a run already has.
     """
-    wanted = _together(items, loads, machine, clock, wish)
-    missing = bool(machine.gpus) and not machine.mps and max(wanted.values(), default=1) > 1
-    if missing and not wish.jobs:
-        wanted = dict.fromkeys(wanted, 1)
-    packing = Packing(machine.devices, wanted, most=wish.jobs)
+    packing, missing = (
+        _on_gpus(items, loads, machine, clock, wish)
+        if machine.gpus
+        else (_on_cores(items, loads, machine, wish), False)
+    )
     groups = packings.groups(items, packing)
     runs = {}
     for group in groups:
@@ -119,7 +121,33 @@ def expect(
             left = max(load.iterations - done(item), 0)
             runs[item.name] = Expected(item, count, left, estimate)
     ordered = [runs[item.name] for item in items]
-    return Expectation(machine, packing, ordered, groups, missing and not wish.jobs)
+    return Expectation(machine, packing, ordered, groups, missing)
+
+
+def _on_cores(
+    items: Sequence[Item], loads: Mapping[Pair, Load], machine: Machine, wish: Wish
+) -> Packing:
+    """Return how runs share the cores of a machine: one on each, if they fit in memory together."""
+    needed = [loads[item.task, item.algorithm].bytes_per_seed * item.seeds for item in items]
+    chosen = packings.runs_on_cores(
+        len(items), max(needed, default=0), machine.memory, machine.devices
+    )
+    return Packing(wish.jobs or wish.side_by_side or chosen)
+
+
+def _on_gpus(
+    items: Sequence[Item],
+    loads: Mapping[Pair, Load],
+    machine: Machine,
+    clock: Clock,
+    wish: Wish,
+) -> tuple[Packing, bool]:
+    """Return how runs share the GPUs, and whether more would if the service were installed."""
+    wanted = _together(items, loads, machine, clock, wish)
+    missing = not machine.mps and not wish.jobs and max(wanted.values(), default=1) > 1
+    if missing:
+        wanted = dict.fromkeys(wanted, 1)
+    return Packing(machine.devices, wanted, most=wish.jobs), missing
 
 
 def _together(
@@ -129,7 +157,7 @@ def _together(
     clock: Clock,
     wish: Wish,
 ) -> dict[Pair, int]:
-    """Return the number of runs side by side on a device, keyed by task and algorithm."""
+    """Return the number of runs side by side on a GPU, keyed by task and algorithm."""
     found: dict[Pair, int] = {}
     runs = math.ceil(len(items) / machine.devices)
     for item in items:
@@ -206,6 +234,7 @@ def summary(expected: Expectation, measure: str) -> list[str]:
     for group in dict.fromkeys(tuple(item.name for item in g) for g in expected.groups):
         if len(group) > 1:
             lines.append(f"side by side: {listed(group)}")
+    lines += _cores(expected)
     if expected.mps_missing:
         lines.append(
             f"{MPS_CONTROL} is not installed, so runs on the GPU are computed one after another"
@@ -215,6 +244,20 @@ def summary(expected: Expectation, measure: str) -> list[str]:
         lines.append(
             f"the time of {counted(unknown, 'run')} is unknown: nothing like it was measured on "
             f"this device. Measure with: {measure}"
+        )
+    return lines
+
+
+def _cores(expected: Expectation) -> list[str]:
+    """Return how many runs share the cores of a machine without a GPU, as lines of text."""
+    cores, runs = len(expected.machine.cores), len(expected.runs)
+    at_once, lines = min(expected.packing.devices, runs), []
+    if cores and at_once > 1:
+        lines.append(f"{at_once} runs at a time, each on cores of its own")
+    if 0 < runs < cores and any(run.item.seeds > 1 for run in expected.runs):
+        lines.append(
+            f"there are more cores ({cores}) than runs. A new study with --seeds-per-run 1 would "
+            "use more of them"
         )
     return lines
 

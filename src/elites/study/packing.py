@@ -1,10 +1,13 @@
-"""Choose how the runs of a study share a GPU: seeds of one run first, then runs side by side.
+"""Choose how the runs of a study share a GPU, or the cores of a machine without one.
 
-A batch of seeds uses a GPU best, so a run gets all seeds of a task and an algorithm that fit in
-memory. Runs are put side by side only where that is expected to save time.
+On a GPU, seeds of one run come first, then runs side by side. A batch of seeds uses a GPU best, so
+a run gets all seeds of a task and an algorithm that fit in memory. Runs are put side by side only
+where that is expected to save time. A run that may be one of N side by side gets 1/N of a GPU, and
+1/N of its memory. Runs start as long as these shares add up to at most one.
 
-A run that may be one of N side by side gets 1/N of a GPU, and 1/N of its memory. Runs start as long
-as these shares add up to at most one. Loads without JAX.
+On a CPU, a run with a simulator in JAX is no faster on several cores than on one. So each core is a
+device that computes one run at a time. If there are fewer runs than cores, each gets several. How
+seeds are divided depends on the memory alone. Loads without JAX.
 """
 
 from __future__ import annotations
@@ -26,6 +29,9 @@ _USABLE = 0.9  # share of a GPU's memory that runs side by side get
 _ALONE = 0.75  # share that JAX gives to a process alone
 _MARGIN = 2.0
 """Peak memory of a run over the size of its arrays. Measured were 1.25 to 1.9 on an NVIDIA H200."""
+
+_PROCESS = 10**9
+"""Bytes that a run on a CPU needs beside its arrays. Measured were 0.6 to 0.7 GB."""
 
 Pair = tuple[str, str]  # task and algorithm
 
@@ -99,6 +105,17 @@ def divided(seeds: range, most: int) -> list[range]:
     parts = math.ceil(len(seeds) / most)
     bounds = [seeds.start + len(seeds) * i // parts for i in range(parts + 1)]
     return [range(a, b) for a, b in itertools.pairwise(bounds)]
+
+
+def runs_on_cores(runs: int, needed: int, memory: int | None, cores: int) -> int:
+    """Return how many of several runs a machine without a GPU computes at the same time.
+
+    `needed` are the bytes of the arrays of the largest run, and `memory` those of the machine.
+    """
+    most = min(runs, cores)
+    if memory is not None:
+        most = min(most, int(_USABLE * memory / (_MARGIN * needed + _PROCESS)))
+    return max(most, 1)
 
 
 def choose_together(

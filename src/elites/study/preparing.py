@@ -1,4 +1,4 @@
-"""Prepare a study on this machine: choose its runs and how they share GPUs. Loads JAX."""
+"""Prepare a study on this machine: choose its runs and how they share it. Loads JAX."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def prepare(
     measure: bool = False,
     say: Callable[[str], object] = print,
 ) -> Prepared:
-    """Choose the runs of a study that may exist already at a path, and how they share GPUs.
+    """Choose the runs of a study that may exist already at a path, and how they share a machine.
 
     Of a plan, only the runs of a part are expected to be computed, see `plan.part`.
 

@@ -92,7 +92,7 @@ class Local:
 def _engine(machine: devices.Machine, packing: Packing, live: Live) -> Iterator[LocalEngine]:
     """Yield the engine that computes runs on this machine. Runs share a GPU by MPS."""
     if not (machine.gpus and machine.mps and packing.shared):
-        yield LocalEngine(packing, machine.gpus)
+        yield LocalEngine(packing, machine.gpus, cores=machine.cores)
         return
     with mps.serving(live.say) as environment:
         if environment is None:
