@@ -10,7 +10,7 @@ import results_progress
 from elites.runs.drawing import band, plt, thousands
 from elites.study import figures
 from elites.study.groups import Group
-from results_data import TITLES, Data, archive_evaluations, compared, published
+from results_data import TITLES, Data, compared, published
 
 DPI = 110
 PUBLISHED_LABEL = "paper: DCG-MAP-Elites after 1,000,000"
@@ -25,9 +25,7 @@ def draw(data: Data, folder: Path) -> list[Path]:
         for task in TITLES:
             groups = [g for g in compared(data, task) if g.curves]
             drawn[f"results_{task}"] = _curves(groups, labels, task)
-            drawn[f"results_archives_{task}"] = figures.archives(
-                groups, lambda group: f" after {archive_evaluations(data, group):,.0f}"
-            )
+            drawn[f"results_archives_{task}"] = figures.archives(groups)
         related = [g for g in data.related.of("ant_omni") if g.planned and g.curves]
         drawn["results_related"] = _curves(related, [g.label for g in related], None)
         drawn["results_million"] = _million(data)
