@@ -139,6 +139,17 @@ def test_every_command_that_reads_runs_takes_a_model(packed, model, cache, tmp_p
     assert "has no training state" in complaint(elites("resume", installed), 1)
 
 
+def test_a_model_warns_of_cells_whose_elite_it_has_not_kept(packed, model, conditioned, tmp_path):
+    kept, whole = package.load(model).archive, package.load(conditioned).archive
+    for cell in (kept.cells[0], next(cell for cell in whole.cells if cell not in kept.cells)):
+        wanted = whole.arrays.descriptors[cell]
+        target = tmp_path / f"{cell}.safetensors"
+        done = elites("export", "--pretrained", packed, target, "--descriptor", *wanted)
+        assert done.returncode == 0, done.stderr
+        warned = "this run has kept no elite in the cell of --descriptor" in done.stderr
+        assert warned == (cell not in kept.cells)
+
+
 def test_the_option_takes_one_model_of_commands_that_read_runs(packed):
     assert "takes one model" in complaint(elites("info", "--pretrained"), 2)
     assert "takes one model" in complaint(elites("view", "--pretrained", "--no-browser"), 2)
@@ -346,6 +357,9 @@ def test_a_shipped_actor_is_loaded_called_and_exported(tmp_path):
     action = np.asarray(run.actor(np.zeros(run.algorithm.problem.observation_size), [0.5, 0.5]))
     assert action.shape == (6,)
     assert np.abs(action).max() <= 1
+    place = ("--descriptor", 0.7, 0.3)
+    done = elites("export", "--pretrained", "walker_uni", tmp_path / "elite.onnx", *place)
+    assert re.search(r"has a distance of 0\.\d+ \(share of time\)\. '--actor", done.stderr)
     target = tmp_path / "walker.onnx"
     told = succeed("export", "--pretrained", "walker_uni", target, "--actor").stdout
     assert "differs from JAX by" in told
