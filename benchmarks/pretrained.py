@@ -1,13 +1,20 @@
 """Make the trained models that come with elites, and measure them on this machine.
 
-    elites pack RUN --elites 64 --output NAME.zip          # from a run directory
-    python benchmarks/pretrained.py assemble ELITES.npz TABLES NAME.zip --elites 64
+    elites pack RUN --elites 16 --output NAME.zip          # from a run directory
+    python benchmarks/pretrained.py assemble ELITES.npz TABLES NAME.zip --elites 16
     python benchmarks/pretrained.py precision NAME.zip     # half against single precision
     python benchmarks/pretrained.py index                  # writes the index of all shipped models
 
-`assemble` is for a run whose checkpoint is gone. `TABLES` has its other files, such as config.json,
-and `ELITES.npz` the arrays `seed`, `cells`, `policies` and `actor`, with the elites in the order of
-their choice. `precision` prints a JSON line, and `index` re-evaluates every model.
+`assemble` is for a run whose checkpoint is gone. `TABLES` has its other files, such as config.json.
+`ELITES.npz` has n elites in the order of their choice, as arrays:
+
+    seed                  number of the seed
+    cells                 [n] numbers of their cells
+    policies              [n, P] parameters of their networks
+    fitness, descriptors  [n], [n, D] as in the table of cells, which they are compared with
+    actor                 parameters of the actor
+
+`precision` prints a JSON line, and `index` re-evaluates every model.
 """
 
 from __future__ import annotations
@@ -15,6 +22,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -30,9 +38,14 @@ from elites.core import distances, networks
 from elites.core.algorithm import Algorithm
 from elites.runs import directory as directories
 from elites.runs import downloading, environment, evaluation, job, logs, reducing, sharing
-from elites.runs.directory import FACTS, RunDirectory
+from elites.runs.directory import CONFIG, FACTS, RunDirectory
 from elites.runs.pretrained import INDEX, SHIPPED
 from elites.runs.reducing import Excerpt
+from elites.words import listed, one_line
+
+ELITES = 16
+"""Number of elites that the shipped models keep."""
+ARRAYS = ("seed", "cells", "policies", "fitness", "descriptors", "actor")
 
 
 def main() -> None:
@@ -42,10 +55,18 @@ def main() -> None:
     made.add_argument("elites", type=Path)
     made.add_argument("tables", type=Path)
     made.add_argument("output", type=Path)
-    made.add_argument("--elites", type=int, default=64, dest="count")
+    made.add_argument("--elites", type=int, default=ELITES, dest="count")
     commands.add_parser("precision").add_argument("model", type=Path)
     commands.add_parser("index")
     options = parser.parse_args()
+    try:
+        execute(options)
+    except (ValueError, OSError, files.RunError) as error:
+        sys.exit(f"pretrained.py: {one_line(error)}")
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Execute the command that the options name. Raises an error if a file does not fit."""
     if options.command == "assemble":
         assemble(options.elites, options.tables, options.output, options.count)
     elif options.command == "precision":
@@ -59,23 +80,33 @@ def main() -> None:
 
 
 def assemble(elites_file: Path, tables: Path, output: Path, count: int) -> None:
-    """Write a packed model from some elites, an actor and the tables of their run."""
-    run, kept = RunDirectory(tables), np.load(elites_file)
+    """Write a packed model from some elites, an actor and the tables of their run.
+
+    Raises a ValueError if the elites are not those of the tables.
+    """
+    run, kept = RunDirectory(tables), read_elites(elites_file)
     seed = int(kept["seed"])
     built = job.build(run.config(), run)
     weights = archive_of(run, built.algorithm, seed)
-    (actor,) = [n for n in built.names if job.is_weight(n) and n.startswith("learners.")]
-    weights[actor] = kept["actor"][None]
+    for name in ("fitness", "descriptors"):
+        known = weights[f"archive.{name}"][0]
+        fits = np.all(np.isin(kept["cells"], np.arange(len(known))))
+        if not fits or not np.array_equal(known[kept["cells"]], kept[name].astype(np.float32)):
+            raise ValueError(
+                f"{elites_file}: the array {name} differs from {run.evaluation / 'cells.csv'}. "
+                "Give the tables of the run that the elites come from"
+            )
+    actors = [n for n in built.names if job.is_weight(n) and n.startswith("learners.")]
+    if len(actors) != 1:
+        raise ValueError(f"{run / CONFIG}: {built.algorithm.name} has {len(actors)} actors, not 1")
+    weights[actors[0]] = kept["actor"][None]
     policies = np.zeros((1, built.algorithm.cells, built.algorithm.policy.size), np.float32)
     chosen = slice(count)
     policies[0, kept["cells"][chosen]] = kept["policies"][chosen]
-    for name in ("fitness", "descriptors"):  # the table and the file are of the same archive
-        assert np.array_equal(
-            weights[f"archive.{name}"][0, kept["cells"]], kept[name].astype(np.float32)
-        )
     weights["archive.policies"] = policies
     iteration = evaluation.iteration_of(run.evaluation)
-    assert iteration is not None
+    if iteration is None:
+        raise ValueError(f"{run.evaluation / 'metrics.csv'}: does not name its iteration")
     cells = sorted(map(int, kept["cells"][chosen]))
     with tempfile.TemporaryDirectory() as folder:
         place = RunDirectory(Path(folder))
@@ -83,8 +114,19 @@ def assemble(elites_file: Path, tables: Path, output: Path, count: int) -> None:
         sharing.pack_small(place, output)
 
 
+def read_elites(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a file of elites. Raises a ValueError if one is missing."""
+    with np.load(path) as file:
+        if missing := [name for name in ARRAYS if name not in file.files]:
+            raise ValueError(f"{path}: lacks {listed(missing)}. It needs {listed(ARRAYS)}")
+        return {name: file[name] for name in ARRAYS}
+
+
 def archive_of(run: RunDirectory, algorithm: Algorithm, seed: int) -> dict[str, np.ndarray]:
-    """Return the arrays [1, ...] of a seed's archive, except policies, from the table of cells."""
+    """Return the arrays [1, ...] of a seed's archive, except policies, from the table of cells.
+
+    Raises a ValueError if the table is not of the run's archive.
+    """
     size = algorithm.problem.descriptor_size
     table = evaluation.read_cells(run.evaluation, algorithm.cells, size)
     rows = table["seed"] == seed
@@ -96,7 +138,13 @@ def archive_of(run: RunDirectory, algorithm: Algorithm, seed: int) -> dict[str, 
         numbered = evaluation.numbered(name, size)
         return np.stack([table[column][rows] for column in numbered], -1).astype(np.float32)
 
-    assert np.array_equal(columns("centroid"), empty.centroids[cells])
+    if not len(cells):
+        raise ValueError(f"{run.evaluation / 'cells.csv'}: has no elites of seed {seed}")
+    if not np.array_equal(columns("centroid"), empty.centroids[cells]):
+        raise ValueError(
+            f"{run.evaluation / 'cells.csv'}: its centroids are not those of {run / CONFIG}. Give "
+            "the configuration of the same run"
+        )
     origins = files.read_record(run / FACTS, {})["origins"]
     filled = {
         "fitness": table["fitness"][rows],
@@ -187,8 +235,8 @@ Rollouts = tuple[np.ndarray, np.ndarray]  # fitness [n], descriptors [n, D]
 def rollouts(run: elites.Run, rounded: bool = False) -> tuple[Rollouts, Rollouts]:
     """Return an episode of every elite, and of the actor at every elite's descriptor."""
     algorithm, actor, problem = run.algorithm, run.actor, run.algorithm.problem
-    assert actor is not None
-    assert algorithm.main_td3 is not None
+    if actor is None or algorithm.main_td3 is None or not actor.conditioned:
+        raise ValueError(f"{algorithm.name} trains no actor that takes a descriptor")
 
     def change(parameters: np.ndarray) -> np.ndarray:
         return parameters.astype(np.float16).astype(np.float32) if rounded else parameters

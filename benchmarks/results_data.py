@@ -155,15 +155,6 @@ def seed_columns(recordings: Iterable[Recording]) -> dict[tuple[str, int], tuple
     return found
 
 
-def archive_evaluations(data: Data, group: Group) -> float:
-    """Return the evaluations of the run whose archive is kept for a group."""
-    own = [r for r in data.recordings if r.path in group.tables and r.table("cells").exists()]
-    table, _ = next(
-        found for (_, seed), found in seed_columns(own).items() if seed == group.archive_seed
-    )
-    return float(table.metrics["evaluations"][-1, 0])
-
-
 def reevaluated(data: Data, group: Group, metric: str, budget: float) -> np.ndarray:
     """Return a metric [seeds] of the last re-evaluation of each seed of a group, up to a budget.
 

@@ -15,7 +15,6 @@ from results_data import (
     FULL,
     TITLES,
     Data,
-    archive_evaluations,
     pair,
     published,
     reevaluated,
@@ -185,12 +184,13 @@ def behind_the_trap(data: Data) -> str:
     for name in ("dcg_me", "progress_me"):
         group = _found(data, "anttrap_omni", name)
         assert group.archive is not None
+        assert group.archive_evaluations is not None
         x, y = group.archive["centroids"].T
         behind = (x > BEHIND) & (np.abs(y) < WIDTH)
         filled = behind & np.isfinite(group.archive["fitness"][0])
         texts.append(
             f"`{name}` fills {filled.sum()} of the {behind.sum()} cells after "
-            f"{archive_evaluations(data, group):,.0f} evaluations"
+            f"{group.archive_evaluations:,.0f} evaluations"
         )
     text = f"Behind the trap, at x > {BEHIND} m and |y| < {WIDTH} m, {' and '.join(texts)}."
     return textwrap.fill(text, 110, break_on_hyphens=False)

@@ -19,7 +19,6 @@ from results_data import (
     STRONGEST,
     TITLES,
     Data,
-    archive_evaluations,
     compared,
     labels,
     published,
@@ -53,10 +52,7 @@ def _drawn(data: Data) -> Iterator[tuple[Path, Any]]:
         for task in TITLES:
             groups = [g for g in compared(data, task) if g.curves]
             yield from _open(f"results_{task}", _curves(groups, order, task))
-            archives = figures.archives(
-                groups, lambda group: f" after {archive_evaluations(data, group):,.0f}"
-            )
-            yield from _open(f"results_archives_{task}", archives)
+            yield from _open(f"results_archives_{task}", figures.archives(groups))
         related = [g for g in data.related.of("ant_omni") if g.planned and g.curves]
         # The baseline has its colour of the comparison. There are too few colours for all others.
         others = [g.label for g in related if g.label not in order]

@@ -128,9 +128,9 @@ def scope(data: Data) -> str:
     begun = [group for group in groups if group.curves]
     done = [
         group for group in begun
-        if last(group) >= max(group.budgets) * (1 - NEAR) and len(group.seeds) >= group.planned
+        if last(group) >= max(group.budgets) * (1 - NEAR) and len(group.seeds) >= len(group.planned)
     ]  # fmt: skip
-    seeds, budget = groups[0].planned, max(begun[0].budgets)
+    seeds, budget = len(groups[0].planned), max(begun[0].budgets)
     text = (
         f"The plan is [`results/plan.toml`](results/plan.toml): {seeds} seeds and {budget:,} "
         f"evaluations of ten algorithms on four tasks, {len(groups)} pairs. So far, {len(begun)} "

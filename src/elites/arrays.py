@@ -7,10 +7,11 @@ expected.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,13 +30,31 @@ def read_arrays(
     must match them. Raises `error` if the file is damaged, and an OSError if it cannot be opened.
     Sizes are checked before memory is allocated.
     """
+    with _opened(path, error) as archive:
+        members = _members(path, archive, entries, error)
+        return {
+            name: _read_member(path, archive, info, name, (entries or {}).get(name), error)
+            for name, info in members.items()
+        }
+
+
+def check_arrays(path: Path, entries: Mapping[str, Any], error: Error = RunError) -> None:
+    """Check the names, shapes, types and sizes of the arrays in an .npz file, but not their values.
+
+    See `read_arrays` for the arguments and errors. Takes a millisecond, whatever the size.
+    """
+    with _opened(path, error) as archive:
+        for name, info in _members(path, archive, entries, error).items():
+            with archive.open(info) as member:
+                _checked_header(path, archive, info, name, member, entries[name], error)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, error: Error) -> Iterator[zipfile.ZipFile]:
+    """Open an .npz file, and raise `error` if it turns out to be damaged in the `with` block."""
     try:
         with files.open_file(path, error=error) as file, zipfile.ZipFile(file) as archive:
-            members = _members(path, archive, entries, error)
-            return {
-                name: _read_member(path, archive, info, name, (entries or {}).get(name), error)
-                for name, info in members.items()
-            }
+            yield archive
     except (error, FileNotFoundError, MemoryError):
         raise
     except Exception as problem:  # the formats have many ways to be damaged
@@ -67,31 +86,42 @@ def _read_member(
 
     Raises `error` if they differ or the array is damaged. If `entry` is None, nothing is compared.
     """
-    if info.compress_type != zipfile.ZIP_STORED:
-        raise error(f"{path}: {name} is compressed; elites writes no such file")
     with archive.open(info) as member:
-        have, fortran, kind = _header(f"{path}: {name}", member, error)
-        if fortran:
-            raise error(f"{path}: {name} is not a plain array of numbers")
-        if entry is not None and (list(have), kind.str) != (entry["shape"], entry["dtype"]):
-            raise error(
-                f"{path}: {name} is {type_name(kind.str)}{list(have)}, the manifest says "
-                f"{type_name(entry['dtype'])}{entry['shape']}"
-            )
-        size = kind.itemsize * int(np.prod(have, dtype=object))
-        if size != info.file_size - member.tell():
-            raise error(
-                f"{path}: {name} claims {size:,} bytes and has {info.file_size - member.tell():,}"
-            )
-        if archive.fp is not None and size > os.fstat(archive.fp.fileno()).st_size:
-            raise error(f"{path}: {name} claims more bytes than the file has")
-        array = np.empty(have, kind)
+        array = np.empty(*_checked_header(path, archive, info, name, member, entry, error))
         # A checksum in the entry makes that of the zip file superfluous, which takes longer.
         source = member if entry is None else _beneath(archive, info, member.tell())
         _fill(path, array, source, name, error)
     if entry is not None and digest(array) != entry["sha256"]:
         raise error(f"{path}: {name}: damaged: its checksum does not match")
     return array
+
+
+def _checked_header(
+    path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, member, entry,
+    error: Error,
+) -> tuple[tuple[int, ...], np.dtype]:  # fmt: skip
+    """Return the shape and the type of an array of an .npz file, from its open `member`.
+
+    Raises `error` if they differ from those of `entry`, unless it is None, or from the size.
+    """
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise error(f"{path}: {name} is compressed; elites writes no such file")
+    have, fortran, kind = _header(f"{path}: {name}", member, error)
+    if fortran:
+        raise error(f"{path}: {name} is not a plain array of numbers")
+    if entry is not None and (list(have), kind.str) != (entry["shape"], entry["dtype"]):
+        raise error(
+            f"{path}: {name} is {type_name(kind.str)}{list(have)}, the manifest says "
+            f"{type_name(entry['dtype'])}{entry['shape']}"
+        )
+    size = kind.itemsize * int(np.prod(have, dtype=object))
+    if size != info.file_size - member.tell():
+        raise error(
+            f"{path}: {name} claims {size:,} bytes and has {info.file_size - member.tell():,}"
+        )
+    if archive.fp is not None and size > os.fstat(archive.fp.fileno()).st_size:
+        raise error(f"{path}: {name} claims more bytes than the file has")
+    return have, kind
 
 
 def _beneath(archive: zipfile.ZipFile, info: zipfile.ZipInfo, start: int) -> IO[bytes]:

@@ -53,7 +53,14 @@ _REFUSALS = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ESTALE
 
 
 class RunError(Exception):
-    """Something is wrong with a run. The message says what, where, and what to do."""
+    """Something is wrong with a run. The message says what, where, and what to do.
+
+    `what` is the message without `advice`, which other advice may replace.
+    """
+
+    def __init__(self, what: str = "", advice: str = ""):
+        super().__init__(f"{what}. {advice}" if advice else what)
+        self.what = what
 
 
 def is_refusal(problem: Exception) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import elites
+from elites.cli import common
 from program import complaint, succeed
 from program import elites as command
 
@@ -137,6 +138,56 @@ def test_a_descriptor_outside_the_bounds_is_warned_of(conditioned, tmp_path):
         assert done.returncode == 0, done.stderr
         warned = "--descriptor 0 7 lies outside the bounds of point_omni, -1 to 1 and -1 to 1."
         assert (warned in done.stderr) == (value == 7)
+
+
+def test_a_cell_without_an_elite_is_warned_of_with_the_distance(conditioned, finished, tmp_path):
+    for name, run in (("dcg_me", conditioned), ("me", finished)):
+        archive = elites.load(run).archive
+        empty = next(cell for cell in range(32) if cell not in archive.cells)
+        wanted = np.round(archive.arrays.centroids[empty], 3)
+        assert archive.cell_of(wanted) == empty
+        target = tmp_path / f"{name}.safetensors"
+        done = command("export", run, target, "--descriptor", *wanted)
+        assert done.returncode == 0, done.stderr
+        nearest = archive.nearest(wanted)
+        far = f"{np.linalg.norm(nearest.descriptor - wanted):.4g}"
+        option = f"--descriptor {wanted[0]:g} {wanted[1]:g}"
+        hint = f". '--actor {option}' takes the distilled policy for this descriptor"
+        assert done.stderr == (
+            f"elites: warning: the archive has no elite in the cell of {option}. The nearest one, "
+            f"of cell {nearest.cell}, has a distance of {far}{hint if name == 'dcg_me' else ''}\n"
+        )
+        assert f", at a distance of {far}; differs from JAX" in done.stdout
+
+
+def test_a_nearer_elite_of_a_neighbouring_cell_causes_no_warning(conditioned, loaded, tmp_path):
+    archive = loaded.archive
+    points = np.random.default_rng(0).uniform(-1, 1, (1000, 2)).round(3)
+    cells = [archive.cell_of(point) for point in points]
+    wanted = next(
+        point
+        for point, cell in zip(points, cells, strict=True)
+        if cell in archive.cells and archive.nearest(point).cell != cell
+    )
+    assert not succeed("export", conditioned, tmp_path / "p.c", "--descriptor", *wanted).stderr
+
+
+@pytest.mark.parametrize(
+    ("weights", "units", "text"),
+    [
+        ((1.0, 1.0), ("m", "m"), "5 m"),
+        ((1.0, 1.0), ("share of time",) * 2, "5 (share of time)"),
+        ((1.0, 1.0), ("m", "rad"), "5"),
+        ((1.0, 1.0), (), "5"),
+        ((1.0, 2.0), ("m", "m"), "8.544"),  # one axis is half as long
+    ],
+)
+def test_a_distance_has_the_unit_that_all_axes_share(monkeypatch, weights, units, text):
+    facts = {"descriptor_low": [0, 0], "descriptor_units": units}
+    monkeypatch.setattr(common.directories, "read_facts", lambda run: facts)
+    result, elite = mock.Mock(), mock.Mock(descriptor=np.array([3.0, 0.0], np.float32))
+    result.archive.algorithm.problem.weights = weights
+    assert common.distance(mock.Mock(), result, elite, (0.0, 4.0)) == text
 
 
 def test_an_empty_cell_names_cells_with_an_elite(conditioned, tmp_path):

@@ -184,6 +184,20 @@ def test_a_flipped_bit_is_refused_by_the_commands(run):
         assert done.stderr.count("damaged") == 2
 
 
+def test_the_only_checkpoint_has_none_before_it(run):
+    first, last = checkpoint.complete(run / "checkpoints")
+    shutil.rmtree(first)
+    data = bytearray((last / "weights.npz").read_bytes())
+    data[len(data) // 2] ^= 1
+    (last / "weights.npz").write_bytes(data)
+    done = elites("evaluate", run)
+    assert complaint(done, 1).endswith(
+        "; there is no other checkpoint. Start again in another directory"
+    )
+    assert f"{last / 'weights.npz'}: archive." in done.stderr
+    assert "trying" not in done.stderr
+
+
 def test_missing_extra_and_misshapen_arrays_are_listed(run):
     for path in checkpoint.complete(run / "checkpoints"):
         loaded = checkpoint.load(path, (checkpoint.WEIGHTS, checkpoint.STATE))

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import re
+from unittest import mock
 
 import pytest
 
 from elites import training
 from elites.core.hyperparameters import Hyperparameters
 from elites.runs import directory as directories
-from elites.runs import pretrained
+from elites.runs import info, pretrained
 from elites.runs.config import preset
 from program import edit_json, succeed
+
+
+def test_the_size_is_the_space_on_the_disk(run):
+    with open(run / "figures" / "sparse.png", "wb") as file:
+        file.truncate(10**9)  # takes no space
+    found = re.search(r"^size +([\d.]+) MB on the disk$", succeed("info", run).stdout, re.MULTILINE)
+    assert found
+    assert 0 < float(found[1]) < 100
+    assert info.size_on_disk(mock.Mock(st_size=7, st_blocks=8)) == 4096
+    assert info.size_on_disk(mock.Mock(spec=["st_size"], st_size=7)) == 7
 
 
 def settings(*run: object) -> str:

@@ -21,8 +21,9 @@ import pytest
 
 import elites as package
 from elites.cli.pretrained import with_model
-from elites.runs import pretrained, snapshots
-from elites.runs.directory import RunDirectory
+from elites.runs import lock, pretrained, snapshots
+from elites.runs.directory import RunDirectory, RunError
+from page import serving_here
 from program import arrays as all_arrays
 from program import complaint, contents, elites, newest, rows, succeed
 
@@ -137,6 +138,17 @@ def test_every_command_that_reads_runs_takes_a_model(packed, model, cache, tmp_p
         loaded.archive.policies, weights(model)["archive.policies"][0, loaded.archive.cells]
     )
     assert "has no training state" in complaint(elites("resume", installed), 1)
+
+
+def test_a_model_warns_of_cells_whose_elite_it_has_not_kept(packed, model, conditioned, tmp_path):
+    kept, whole = package.load(model).archive, package.load(conditioned).archive
+    for cell in (kept.cells[0], next(cell for cell in whole.cells if cell not in kept.cells)):
+        wanted = whole.arrays.descriptors[cell]
+        target = tmp_path / f"{cell}.safetensors"
+        done = elites("export", "--pretrained", packed, target, "--descriptor", *wanted)
+        assert done.returncode == 0, done.stderr
+        warned = "this run has kept no elite in the cell of --descriptor" in done.stderr
+        assert warned == (cell not in kept.cells)
 
 
 def test_the_option_takes_one_model_of_commands_that_read_runs(packed):
@@ -298,6 +310,124 @@ def test_what_a_killed_process_left_is_removed(packed, cache):
     assert list(cache.iterdir()) == [directory]
 
 
+# ------------------------------------------------------------------------------------------ damage
+
+
+def flip(path: Path, place: int) -> None:
+    """Change one bit of a file."""
+    body = bytearray(path.read_bytes())
+    body[place] ^= 1
+    path.write_bytes(body)
+
+
+AGAIN = "Install the model again with 'elites pretrained {} --reinstall'"
+ELSEWHERE = f"{AGAIN.format('MODEL')}, where MODEL is the file or address that it came from"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("export", "policy.c"), ("evaluate",), ("calibrate",), ("view", "--no-browser")],
+    ids=lambda words: words[0],
+)
+def test_a_changed_array_of_a_model_is_named_with_how_to_replace_it(
+    command, packed, cache, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    name, *rest = command
+    directory = pretrained.pretrained(str(packed))
+    file = newest(directory) / "weights.npz"
+    flip(file, file.stat().st_size // 2)
+    for done in (elites(name, "--pretrained", packed, *rest), elites(name, directory, *rest)):
+        line = complaint(done, 1)
+        assert line.startswith(f"elites: {file}: archive.")
+        assert "damaged: its checksum does not match" in line
+        assert line.endswith(f". {ELSEWHERE}")
+        assert "trying the one before" not in done.stderr
+        assert "Start again" not in done.stderr
+    with pytest.raises(RunError, match=r"came from$"):
+        package.load(directory)
+    succeed("pretrained", packed, "--reinstall")
+    assert len(package.load(directory).archive) == KEPT
+
+
+def cut(path: Path) -> None:
+    """Remove the second half of a file."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (cut, "config.json"),
+        (cut, "facts.json"),
+        (cut, "manifest.json"),
+        (cut, "weights.npz"),
+        (Path.unlink, "config.json"),
+        (Path.unlink, "manifest.json"),
+        (Path.unlink, "weights.npz"),
+    ],
+)
+def test_files_that_are_cut_or_missing_are_found_without_reading_arrays(
+    change, name, packed, cache
+):
+    directory = pretrained.pretrained(str(packed))
+    assert pretrained.damage(directory) is None
+    assert f"\n{directory}\n" in succeed("pretrained").stdout
+    (file,) = (path for path in directory.rglob(name) if "last" not in path.parts)
+    change(file)
+    assert f"\n{directory}: damaged\n" in succeed("pretrained").stdout
+    for command in (("pretrained", packed), ("info", "--pretrained", packed)):
+        line = complaint(elites(*command), 1)
+        assert line.startswith("elites: the installed model is damaged: ")
+        assert str(file.parent) in line
+        assert line.endswith(f". {ELSEWHERE}")
+    assert complaint(elites("evaluate", directory), 1).endswith(f". {ELSEWHERE}")
+    succeed("pretrained", packed, "--reinstall")
+    assert pretrained.damage(directory) is None
+    assert succeed("info", "--pretrained", packed).stdout
+
+
+def test_a_damaged_table_of_a_model_is_named_with_how_to_replace_it(packed, cache):
+    directory = pretrained.pretrained(str(packed))
+    (directory / "metrics.csv").write_text("iteration,iteration\n1,1\n")
+    (snapshot,) = (directory / "snapshots").iterdir()
+    line = complaint(elites("info", directory), 1)
+    assert line.startswith(f"elites: {directory / 'metrics.csv'}: damaged: it has 2 columns")
+    assert line.endswith(f". {ELSEWHERE}")
+    with serving_here(directory) as server:
+        cut(snapshot)
+        about = server.json("/api/run")
+        (iteration,), (seed,) = about["playable"], about["seeds"]
+        answer = server.get(f"/api/archive?iteration={iteration}&seed={seed}")
+    assert answer[0] == 409
+    assert json.loads(answer[2])["error"].endswith(ELSEWHERE)
+
+
+def test_errors_about_an_intact_model_do_not_advise_to_replace_it(packed, cache, tmp_path):
+    directory = pretrained.pretrained(str(packed))
+    empty = next(cell for cell in range(32) if cell not in package.load(directory).archive.cells)
+    line = complaint(elites("export", directory, tmp_path / "policy.c", "--cell", empty), 2)
+    assert str(directory) in line
+    assert "--reinstall" not in line
+    assert "--reinstall" not in complaint(elites("resume", directory), 1)
+    with lock.locked(directory):
+        done = elites("pack", directory, "--output", tmp_path / "again.zip")
+        assert "--reinstall" not in complaint(done, 1)
+
+
+def test_a_damaged_model_is_not_installed(packed, cache, tmp_path):
+    """The same check that calls an installed model damaged refuses to install it."""
+    bad = tmp_path / "bad.zip"
+    with zipfile.ZipFile(packed) as source, zipfile.ZipFile(bad, "w") as target:
+        for info in source.infolist():
+            body = source.read(info)
+            half = info.filename.endswith("weights.npz")
+            target.writestr(info.filename, body[: len(body) // 2] if half else body)
+    line = complaint(elites("pretrained", bad), 1)
+    assert re.match(rf"elites: {bad}/checkpoints/\d+/weights.npz: damaged", line)
+    assert not list(cache.iterdir())
+
+
 # ----------------------------------------------------------------------------------- shipped models
 
 SHIPPED = sorted(pretrained.models())
@@ -340,12 +470,33 @@ def test_a_damaged_shipped_file_is_refused(cache, tmp_path, monkeypatch):
     assert not list(cache.iterdir())
 
 
+def test_a_damaged_shipped_model_is_listed_and_named_with_how_to_replace_it(cache, tmp_path):
+    directory = pretrained.pretrained("walker_uni")
+    assert re.search(r"\nwalker_uni .* installed\n", succeed("pretrained").stdout)
+    file = newest(directory) / "weights.npz"
+    flip(file, file.stat().st_size // 2)
+    target = tmp_path / "policy.c"
+    line = complaint(elites("export", "--pretrained", "walker_uni", target), 1)
+    assert line.startswith(f"elites: {file}: ")
+    assert line.endswith(AGAIN.format("walker_uni"))
+    (directory / "config.json").write_text("[[")
+    assert re.search(r"\nwalker_uni .* damaged\n", succeed("pretrained").stdout)
+    line = complaint(elites("pretrained", "walker_uni"), 1)
+    assert f"damaged: {directory / 'config.json'}: " in line
+    assert line.endswith(AGAIN.format("walker_uni"))
+    succeed("pretrained", "walker_uni", "--reinstall")
+    assert "differs from JAX" in succeed("export", "--pretrained", "walker_uni", target).stdout
+
+
 def test_a_shipped_actor_is_loaded_called_and_exported(tmp_path):
     run = package.load(package.pretrained("walker_uni"))
     assert run.actor is not None
     action = np.asarray(run.actor(np.zeros(run.algorithm.problem.observation_size), [0.5, 0.5]))
     assert action.shape == (6,)
     assert np.abs(action).max() <= 1
+    place = ("--descriptor", 0.7, 0.3)
+    done = elites("export", "--pretrained", "walker_uni", tmp_path / "elite.onnx", *place)
+    assert re.search(r"has a distance of 0\.\d+ \(share of time\)\. '--actor", done.stderr)
     target = tmp_path / "walker.onnx"
     told = succeed("export", "--pretrained", "walker_uni", target, "--actor").stdout
     assert "differs from JAX by" in told

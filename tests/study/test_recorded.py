@@ -85,7 +85,7 @@ def test_a_seed_counts_once_from_the_longest_table(folder):
     assert row == {0: 0.1, 1: 6.1, 2: 7.1, 3: 8.1}
     # Of four seeds, none is left out: they are joined where all have values.
     assert found.curves["evaluations"][-1].tolist() == [500.0] * 4
-    assert (found.planned, found.finished) == (4, 3)
+    assert (found.finished, found.missing) == (3, [0])
 
 
 def test_a_seed_that_was_stopped_is_left_out_if_four_others_remain(folder):
@@ -94,6 +94,34 @@ def test_a_seed_that_was_stopped_is_left_out_if_four_others_remain(folder):
     assert sorted(found.seeds) == [1, 2, 3, 10]
     assert found.curves["evaluations"][-1, 0] == 1000  # the plan's budget, not 2000
     assert found.finished == 4
+
+
+def test_only_planned_seeds_count_as_finished(folder):
+    """The plan has the seeds 0 to 3. Others do not stand in for them."""
+    write(folder, "arm_reach/me.seeds_10-13", range(10, 14), 1000)
+    write(folder, "arm_reach/me.seeds_2-2", range(2, 3), 1000)
+    write(folder, "arm_reach/me.seeds_3-3.source_older", range(3, 4), 1000)
+    results = collect.collect(Folder(folder))
+    found = results.find("arm_reach", "me")
+    assert found is not None
+    assert (found.finished, found.missing) == (6, [0, 1, 3])
+    assert found in results.unfinished
+    write(folder, "arm_reach/me.seeds_0-3", range(4), 1000)
+    results = collect.collect(Folder(folder))
+    assert results.find("arm_reach", "me") not in results.unfinished
+
+
+def test_the_report_names_the_seeds_that_it_has_instead_of_planned_ones(folder):
+    for first in (10, 20):  # a seed of another source may have the same number
+        source = f".source_from_{first}" if first > 10 else ""
+        write(folder, f"point_omni/me.seeds_10-13{source}", range(10, 14), 1000)
+    succeed("report", folder)
+    text = (folder / "report" / "report.html").read_text()
+    assert "4 seeds each (0 to 3)" in text
+    assert (
+        "<td>me</td><td>0 of 4 planned seeds finished, results of seeds 10 to 13 after 1,000 "
+        "evaluations</td>" in text
+    )
 
 
 def test_a_budget_is_reached_within_a_hundredth(folder):
@@ -131,6 +159,26 @@ def test_cells_become_an_archive(folder):
     assert found.archive["centroids"].shape == (32, 2)  # of the preset
 
 
+def test_the_report_says_how_many_evaluations_an_archive_has(folder):
+    """Metrics end at the budget of the plan, an archive is that of the end of its run."""
+    rows = ["seed,cell,fitness,descriptor_0,descriptor_1", "1,3,1.5,0.1,0.2", "1,7,2.5,0.3,0.4"]
+    for name in ("dcg_me.seeds_0-3", "pga_me.seeds_1-3.1M"):
+        (folder / "point_omni" / f"{name}.cells.csv").write_text("\n".join(rows) + "\n")
+    assert group(folder, "dcg_me").archive_evaluations == 1000
+    assert group(folder, "pga_me").archive_evaluations == 2000
+    succeed("report", folder)
+    text = (folder / "report" / "report.html").read_text()
+    # Matplotlib repeats texts of a figure, which are drawn as paths, in comments.
+    assert re.findall("<!-- (.* of cells.*) -->", text) == [
+        "6.2 % of cells after 1,000",
+        "6.2 % of cells after 2,000",
+    ]
+    assert (
+        "Runs of pga_me were trained beyond the budget. Their archives have more evaluations than "
+        "the curves and metrics above." in text
+    )
+
+
 def test_a_damaged_table_is_named_and_left_out(folder):
     path = write(folder, "point_omni/me.seeds_0-2", range(2), 500)
     results = collect.collect(Folder(folder))
@@ -144,11 +192,12 @@ def test_the_report_says_what_is_missing_and_compares_where_all_are(folder):
     succeed("report", folder)
     text = (folder / "report" / "report.html").read_text()
     for row in (
-        "<th scope='row'>point_omni</th><td>pga_me</td><td>3 of 4 seeds finished, seeds 0 to 3 "
-        "after 500 evaluations</td>",
-        "<th scope='row'>point_omni</th><td>me</td><td>0 of 4 seeds finished, no results yet</td>",
-        "<th scope='row'>arm_reach</th><td>dcg_me</td><td>0 of 4 seeds finished, no results "
+        "<th scope='row'>point_omni</th><td>pga_me</td><td>3 of 4 planned seeds finished, results "
+        "of seeds 0 to 3 after 500 evaluations</td>",
+        "<th scope='row'>point_omni</th><td>me</td><td>0 of 4 planned seeds finished, no results "
         "yet</td>",
+        "<th scope='row'>arm_reach</th><td>dcg_me</td><td>0 of 4 planned seeds finished, no "
+        "results yet</td>",
     ):
         assert row in text
     assert "Metrics after 500 evaluations, which all of them have reached" in text
@@ -188,13 +237,13 @@ def test_parts_of_a_plan_are_joined(tmp_path):
     items = [Item("point_omni", "me", 1, 3), Item("point_omni", "pga_me", 0, 4)]
     second = study(tmp_path / "second", SMALL, known, items)
     alone, both = collect.collect(first), collect.collect(first, second)
-    assert [(g.label, g.finished, g.planned) for g in alone.groups] == [
-        ("me", 2, 4),
-        ("pga_me", 0, 4),
+    assert [(g.label, g.finished, g.missing) for g in alone.groups] == [
+        ("me", 2, [2, 3]),
+        ("pga_me", 0, [0, 1, 2, 3]),
     ]
-    assert [(g.label, g.finished, g.planned) for g in both.groups] == [
-        ("me", 4, 4),
-        ("pga_me", 4, 4),
+    assert [(g.label, g.finished, g.missing) for g in both.groups] == [
+        ("me", 4, []),
+        ("pga_me", 4, []),
     ]
     assert both.groups[0].seeds == [0, 1, 2, 3]
     assert both.groups[0].curves["qd_score"][0].tolist() == [1, 101, 201, 301]

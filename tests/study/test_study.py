@@ -68,6 +68,8 @@ def test_seeds_of_an_algorithm_are_one_run_with_their_own_results(finished):
     ]
     qd_score = results.groups[0].final["qd_score"]
     assert len(set(qd_score.tolist())) == 3
+    for group in results.groups:
+        assert group.archive_evaluations == group.curves["evaluations"][-1, 0]
 
 
 def test_a_part_of_a_plan_is_run_and_joined_with_another(finished, plan, tmp_path):
@@ -156,7 +158,7 @@ def test_a_signal_lets_runs_save_and_says_how_to_go_on(plan, tmp_path):
     assert Study(path).items()[0].attempts == 0
     text = page(path)
     assert "This study is unfinished" in text
-    assert "0 of 3 seeds finished" in text
+    assert "0 of 3 planned seeds finished" in text
 
 
 def test_another_plan_in_the_same_directory_is_refused(finished, plan, tmp_path):

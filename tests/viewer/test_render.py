@@ -71,6 +71,23 @@ def test_the_actor_is_filmed_at_a_descriptor(run):
     assert opened(run / "figures" / "actor_0.4_0.2.gif")[1] == (64, 48)
 
 
+def test_a_film_of_an_elite_of_another_cell_is_warned_of(run):
+    archive = load(run).archive
+    centroids = archive.arrays.centroids
+    cells = range(len(centroids))
+    wanted = centroids[next(cell for cell in cells if cell not in archive.cells)]
+    given = ("--descriptor", *wanted, "--size", 64, 48)
+    warning = f"no elite in the cell of --descriptor {wanted[0]:g} {wanted[1]:g}. The nearest one"
+    alone, beside, actor = (
+        elites("render", run, *given, *more) for more in ((), ("--beside",), ("--actor",))
+    )
+    assert warning in alone.stderr
+    assert "'--actor --descriptor" in alone.stderr
+    assert warning in beside.stderr
+    assert "'--actor --descriptor" not in beside.stderr  # the actor is in the film already
+    assert actor.stderr == ""
+
+
 def test_a_gallery_has_a_panel_for_each_behaviour(run):
     succeed("render", run, "--gallery", 3, "--size", 64, 48, "--speed", 4)
     frames, size = opened(run / "figures" / "gallery_of_elites.gif")

@@ -97,6 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, RunError) as error:
         if os.environ.get("ELITES_DEBUG"):
             raise
+        error = pretrained.explained(error)
         output.complain(one_line(error))
         return 2 if isinstance(error, ValueError) else 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 from collections.abc import Sequence
@@ -12,14 +13,17 @@ import tyro
 
 from elites import trust
 from elites.output import warn
+from elites.runs import directory as directories
 from elites.runs import session
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory
-from elites.words import plain
+from elites.tasks.axes import axes_of_facts
+from elites.words import number, plain
 
 if TYPE_CHECKING:  # they load JAX
     from elites.core.types import Problem
     from elites.tasks.task import Task
+    from elites.training import Elite, SeedResult
 
 STOPPED = 3
 """Exit code of training that a signal stopped and that can be resumed."""
@@ -72,12 +76,60 @@ def warn_outside_bounds(problem: Problem | Task, descriptor: Sequence[float]) ->
         low <= value <= high for value, (low, high) in zip(descriptor, bounds, strict=True)
     ):
         return
-    given = " ".join(f"{value:g}" for value in descriptor)
     ranges = " and ".join(f"{low:g} to {high:g}" for low, high in bounds)
     warn(
-        f"--descriptor {given} lies outside the bounds of {problem.name}, {ranges}. No elite is "
+        f"{_given(descriptor)} lies outside the bounds of {problem.name}, {ranges}. No elite is "
         "there, and no actor was trained for it"
     )
+
+
+def warn_other_cell(
+    run: RunDirectory,
+    result: SeedResult,
+    elite: Elite,
+    descriptor: Sequence[float],
+    suggest_actor: bool = True,
+) -> None:
+    """Warn if the cell of --descriptor, where one is given, has no elite.
+
+    `elite` is the elite of `result` that is nearest to the descriptor, and is used instead. If the
+    cell has an elite, there is no warning, even if one of a neighbouring cell is nearer: that is
+    common. `suggest_actor` says whether to name the option --actor, if the run has an actor that
+    takes a descriptor.
+    """
+    if not descriptor or result.archive.cell_of(descriptor) in result.archive.cells:
+        return
+    lacking = "the archive has" if directories.kept_cells(run) is None else "this run has kept"
+    text = (
+        f"{lacking} no elite in the cell of {_given(descriptor)}. The nearest one, of cell "
+        f"{elite.cell}, has a distance of {distance(run, result, elite, descriptor)}"
+    )
+    if suggest_actor and result.actor is not None and result.actor.conditioned:
+        text += f". '--actor {_given(descriptor)}' takes the distilled policy for this descriptor"
+    warn(text)
+
+
+def distance(
+    run: RunDirectory, result: SeedResult, elite: Elite, descriptor: Sequence[float]
+) -> str:
+    """Return the distance of an elite from the value of --descriptor, as text.
+
+    Distances are relative to the extents of the axes, see `elites.core.distances`. They have a unit
+    if all axes have the same extent and the same unit.
+    """
+    weights = result.archive.algorithm.problem.weights
+    pairs = zip(weights, elite.descriptor, descriptor, strict=True)
+    found = number(math.hypot(*(weight * float(have - want) for weight, have, want in pairs)))
+    units = {axis.unit for axis in axes_of_facts(directories.read_facts(run))}
+    unit = units.pop() if len(units) == 1 and len(set(weights)) == 1 else ""
+    if " " in unit:
+        return f"{found} ({unit})"
+    return f"{found} {unit}" if unit else found
+
+
+def _given(descriptor: Sequence[float]) -> str:
+    """Return the option --descriptor with its value, as the user may have given it."""
+    return " ".join(["--descriptor", *(f"{value:g}" for value in descriptor)])
 
 
 def _agrees(question: str) -> bool:

@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 import tyro
 
-from elites.cli.common import RunPath, shown, trusted_config, warn_outside_bounds
+from elites.cli.common import (
+    RunPath,
+    distance,
+    shown,
+    trusted_config,
+    warn_other_cell,
+    warn_outside_bounds,
+)
 from elites.runs import directory as directories
 from elites.runs.config import seed_index
 from elites.runs.directory import RunDirectory
@@ -76,13 +83,31 @@ def export(
     else:
         policy, information = exporting.choose(results, actor, cell, descriptor, seed)
     warn_outside_bounds(results.algorithm.problem, descriptor)
+    nearest = bool(descriptor) and not actor and not switcher
+    away = _away(directory, results, policy, descriptor, seed) if nearest else ""
     error = exporting.export(policy, output, {**information, "iteration": iteration})
     compared = (
         "not compared with JAX, because there is no C compiler (cc) here"
         if error is None
         else f"differs from JAX by {error:.1g} on 1,000 observations"
     )
-    print(f"{output}: {information['what']}; {compared}")
+    print(f"{output}: {information['what']}{away}; {compared}")
+
+
+def _away(
+    directory: RunDirectory,
+    results: Any,
+    elite: Any,
+    descriptor: tuple[float, ...],
+    seed: int | None,
+) -> str:
+    """Return how far the elite nearest to a descriptor is from it, as the end of a message.
+
+    Warns if the cell of the descriptor has no elite.
+    """
+    result = results.seed(results.best if seed is None else seed_index(results.seeds, seed))
+    warn_other_cell(directory, result, elite, descriptor)
+    return f", at a distance of {distance(directory, result, elite, descriptor)}"
 
 
 def _refuse_two_choices(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from elites.cli.common import program
-from elites.words import amount, columns, counted, listed, number, quoted
+from elites.words import amount, columns, counted, listed, number, one_line, quoted
 
 if TYPE_CHECKING:
     from elites.runs.pretrained import Model
@@ -88,6 +88,15 @@ def with_model(
     return [*runs, directory, *rest], lambda: installing.pretrained(model)
 
 
+def explained(error: Exception) -> Exception:
+    """Return an error that says how to install a damaged model again, or `error` itself."""
+    if "pretrained" not in one_line(error):  # the folder of models: saves imports
+        return error
+    from elites.runs import pretrained as installing
+
+    return installing.explained(error)
+
+
 def _refusal(command: str) -> str:
     """Return a message for a command that does not take the option --pretrained."""
     if command == "resume":
@@ -110,7 +119,11 @@ def _overview() -> list[str]:
     """Return lines that list the models that come with elites, and what else is installed."""
     from elites.runs import pretrained as installing
 
-    known, have = installing.models(), installing.installed()
+    known = installing.models()
+    states = {
+        path: "installed" if installing.damage(path) is None else "damaged"
+        for path in installing.installed()
+    }
     header = ["model", "algorithm", "evaluations", "elites", "QD-score", "size", ""]
     rows = [
         [
@@ -120,15 +133,15 @@ def _overview() -> list[str]:
             f"{model.elites} of {model.cells}",
             number(model.recorded["qd_score"]),
             amount(model.bytes),
-            "installed" if installing.place(name) in have else "",
+            states.get(installing.place(name), ""),
         ]
         for name, model in known.items()
     ]
-    others = [path for path in have if path not in map(installing.place, known)]
+    others = [path for path in states if path not in map(installing.place, known)]
     return [
         *columns([header, *rows], right=(2, 3, 4, 5)),
         *(["", "installed from elsewhere:"] if others else []),
-        *map(str, others),
+        *(f"{path}: damaged" if states[path] == "damaged" else str(path) for path in others),
         "",
         "Devices round differently: on a CPU, elites end elsewhere than the archive says. "
         f"'{program()} pretrained MODEL' shows by how much.",

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from elites.cli.common import RunPath, shown, trusted_config, warn_outside_bounds
+from elites.cli.common import RunPath, shown, trusted_config, warn_other_cell, warn_outside_bounds
 from elites.runs import directory as directories
 from elites.runs.config import seed_index
 from elites.words import amount, counted
@@ -77,8 +77,8 @@ def render(
         written = movie.write(target, film, team)
     print(f"{target}: {counted(len(film.frames), 'picture')}, {amount(written)}")
     warn_outside_bounds(task, descriptor)
-    notes = _fewer(directory, bool(descriptor) and not actor, gallery, len(elites))
-    for line in notes if gallery else [*film.summary, *notes]:
+    warn_other_cell(directory, result, elites[0], () if actor else descriptor, not beside)
+    for line in film.summary if gallery is None else _fewer(directory, gallery, len(elites)):
         print(line)
 
 
@@ -104,19 +104,15 @@ def _loaded(
     return results.seed(index), reader.task
 
 
-def _fewer(directory: RunDirectory, nearest: bool, gallery: int | None, filmed: int) -> list[str]:
-    """Return a note if the run has fewer elites than were asked for, otherwise an empty list.
+def _fewer(directory: RunDirectory, gallery: int, filmed: int) -> list[str]:
+    """Return a note if a gallery has fewer elites than were asked for, otherwise an empty list.
 
-    `nearest` says whether the elite nearest to a descriptor was asked for. `filmed` is the number
-    of elites in the film.
+    `filmed` is the number of elites in the film.
     """
-    kept = directories.kept_cells(directory)
-    if kept is not None and (nearest or (gallery or 0) > filmed):
-        shown = "all of them" if gallery else "the nearest of them"
-        return [f"This run has kept {counted(len(kept), 'elite')}. The film shows {shown}"]
-    if gallery is not None and gallery > filmed:
-        return [f"The archive has {counted(filmed, 'elite')}. The film shows all of them"]
-    return []
+    if gallery <= filmed:
+        return []
+    have = "The archive has" if directories.kept_cells(directory) is None else "This run has kept"
+    return [f"{have} {counted(filmed, 'elite')}. The film shows all of them"]
 
 
 def _elites(task: Task, result: SeedResult, cell, descriptor, gallery) -> list[Elite]:

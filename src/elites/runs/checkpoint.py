@@ -220,12 +220,11 @@ def newest(
         except CheckpointError as error:
             if not path.exists():  # dropped while it was read: newer ones exist
                 return newest(directory, read, warn)
+            if path == paths[0]:
+                others = f"none of the {len(paths)} checkpoints can be used"
+                what = f"{error}; {others if len(paths) > 1 else 'there is no other checkpoint'}"
+                raise CheckpointError(what, "Start again in another directory") from None
             warn(f"{error}; trying the one before")
-    if paths:
-        raise CheckpointError(
-            f"{directory}: none of the {len(paths)} checkpoints can be used. Start again in "
-            "another directory"
-        )
     return None
 
 
@@ -262,6 +261,18 @@ def load(path: Path, names: Iterable[str], expected: Shapes | None = None) -> Ch
     for name in narrow:
         found[name] = np.stack([found[name], np.zeros_like(found[name])], axis=-1)
     return Checkpoint(manifest["iteration"], manifest["information"], found)
+
+
+def check_weights(path: Path) -> None:
+    """Raise an error if the manifest of a checkpoint is damaged, or does not fit its weights.
+
+    The weights must have the arrays of the manifest, with their shapes and types. The values of the
+    arrays are not read, so damage to them is not found.
+    """
+    entries = read_manifest(path)["arrays"].get(WEIGHTS)
+    if entries is None:
+        raise CheckpointError(f"{path / _MANIFEST}: damaged: no entry for {WEIGHTS}")
+    arrays.check_arrays(path / WEIGHTS, entries, CheckpointError)
 
 
 def _is_narrow(name: str, listed: Mapping[str, Any], expected: Shapes) -> bool:

@@ -43,11 +43,11 @@ def describe(run: RunDirectory) -> str:
     size = 0
     for name in run.files():
         with contextlib.suppress(FileNotFoundError):  # a checkpoint, renamed or removed meanwhile
-            size += (run / name).lstat().st_size
+            size += size_on_disk((run / name).lstat())
     lines += _rows(
         checkpoints=kept,
         snapshots=f"{len(snapshots.paths(run))} of the archive",
-        size=f"{size / 1e6:,.1f} MB",
+        size=f"{size / 1e6:,.1f} MB on the disk",
     )
     lines += _rows(**_machine(run))
     lines += _rows(**{"not the default": ", ".join(_changed(run, config)) or "nothing"})
@@ -59,6 +59,16 @@ def describe(run: RunDirectory) -> str:
         if os.path.lexists(run / FACTS) and (note := evaluation.note(run)):
             lines += ["", note]
     return "\n".join(lines)
+
+
+def size_on_disk(status: os.stat_result) -> int:
+    """Return the bytes that a file takes on the disk, from its status.
+
+    Files of trained models have long parts of zeros, which take no space. Systems that do not count
+    blocks give the length of the file.
+    """
+    blocks = getattr(status, "st_blocks", None)
+    return status.st_size if blocks is None else 512 * blocks
 
 
 def _source(config: configs.Config) -> str:

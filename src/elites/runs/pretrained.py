@@ -23,10 +23,13 @@ from typing import NamedTuple
 from elites import files
 from elites.core.catalogue import suggestion
 from elites.files import RunError
+from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
 from elites.runs import downloading, sharing
-from elites.runs.directory import RunDirectory
-from elites.words import file_name
+from elites.runs.checkpoint import UnsuitableError
+from elites.runs.directory import FACTS, OutOfMemoryError, RunDirectory
+from elites.runs.lock import InUseError
+from elites.words import file_name, one_line
 from elites.writing import sweep_folders, this_process
 
 SHIPPED = Path(__file__).parent / "trained"
@@ -35,6 +38,7 @@ INDEX = "index.json"
 _LARGEST = 10**9  # bytes of a packed model
 _FOLDER = "pretrained"  # in the user's cache
 _PREFIX = ".installing-"
+_NAME = re.compile(r".+-[0-9a-f]{12}")  # of the directory of a model
 _FIELDS: files.Fields = {
     "file": str, "sha256": str, "bytes": int, "task": str, "algorithm": str, "evaluations": int,
     "seed": int, "elites": int, "cells": int, "device": str, "recorded": dict, "on_cpu": dict,
@@ -99,13 +103,16 @@ def pretrained(model: str, reinstall: bool = False) -> Path:
 
     `model` is a name that `elites pretrained` lists, the path of a file of `elites pack`, or the
     address of one, with its checksum: https://host/file.zip#sha256=... . With `reinstall`, a model
-    that is installed is replaced. If that fails, what was installed stays.
+    that is installed is replaced. If that fails, what was installed stays. Raises a RunError if the
+    installed model is damaged, as far as `damage` finds it.
 
     `elites.load(elites.pretrained("ant_omni"))` returns the model as a `Run`.
     """
     source = _source(str(model))
     target = source.directory
-    if RunDirectory(target).exists() and not reinstall:
+    if os.path.lexists(target) and not reinstall:
+        if reason := damage(target):
+            raise RunError(f"the installed model is damaged: {reason}", _advice(target))
         return target
     with _temporary(target.parent) as folder:
         packed = folder / "model.zip"
@@ -116,6 +123,8 @@ def pretrained(model: str, reinstall: bool = False) -> Path:
                 f"expected {source.sha256}. {source.remedy}"
             )
         sharing.unpack(packed, folder / "run", name=source.place)
+        if reason := damage(folder / "run"):
+            raise RunError(reason.replace(str(folder / "run"), source.place))
         _put_in_place(folder, target, reinstall)
     return target
 
@@ -134,10 +143,10 @@ def shown_name(directory: Path) -> str:
 
 
 def installed() -> list[Path]:
-    """Return the run directories of all installed models, sorted by name."""
+    """Return the run directories of all installed models, sorted by name. Some may be damaged."""
     folder = cache()
     found = sorted(folder.glob("[!.]*")) if folder.is_dir() else []
-    return [path for path in found if RunDirectory(path).exists()]
+    return [path for path in found if _NAME.fullmatch(path.name)]
 
 
 def cache() -> Path:
@@ -149,6 +158,55 @@ def cache() -> Path:
             "variable XDG_CACHE_HOME"
         )
     return folder / _FOLDER
+
+
+# ------------------------------------------------------------------------------------------- damage
+
+
+def damage(directory: Path) -> str | None:
+    """Return what is wrong with the files of an installed model, or None if nothing is found.
+
+    Takes milliseconds: configuration, facts and the checkpoint's manifest must be readable, and the
+    weights must have the arrays of the manifest in full length. The values of arrays and the tables
+    are not read. Commands that read arrays compare them with checksums.
+    """
+    run = RunDirectory(directory)
+    try:
+        run.config()
+        if os.path.lexists(run / FACTS):
+            directories.read_facts(run)
+        found = checkpoints.complete(run.checkpoints)
+        if found:
+            checkpoints.check_weights(found[-1])
+        elif directories.kept_cells(run) is not None:
+            return f"{run.checkpoints}: has no checkpoint"
+    except (ValueError, RunError, OSError) as error:
+        return None if files.is_refusal(error) else one_line(error)
+    return None
+
+
+def explained(error: Exception) -> Exception:
+    """Return an error that says how to install a model again, if its files are damaged.
+
+    Other errors are returned unchanged, also those about a model whose files are intact.
+    """
+    text = one_line(error)
+    have = installed() if files.user_cache() is not None else []
+    directory = next((path for path in have if str(path) in text), None)
+    if directory is None or isinstance(error, UnsuitableError | InUseError | OutOfMemoryError):
+        return error
+    unreadable = isinstance(error, RunError | FileNotFoundError) and f"{directory}{os.sep}" in text
+    if unreadable or damage(directory):
+        return RunError(getattr(error, "what", text), _advice(directory))
+    return error
+
+
+def _advice(directory: Path) -> str:
+    """Return how to install the model of a run directory again."""
+    known = [model.name for model in models().values() if place(model.name) == directory]
+    model = known[0] if known else "MODEL"
+    text = f"Install the model again with 'elites pretrained {model} --reinstall'"
+    return text if known else f"{text}, where MODEL is the file or address that it came from"
 
 
 # ------------------------------------------------------------------------------------------ sources

@@ -20,7 +20,7 @@ from elites.interop.tables import MetricsTable
 from elites.output import warn
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs import gaps, logs, unchanged
+from elites.runs import gaps, logs, pretrained, unchanged
 from elites.runs import job as jobs
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
@@ -44,7 +44,10 @@ def load(path: Path | str, iteration: int | None = None, trust_task: bool = Fals
     if trust_task:
         config = run.config().check()
         trust.record(config.task, config.algorithm)
-    found, iteration = load_checkpoint(run, iteration)
+    try:
+        found, iteration = load_checkpoint(run, iteration)
+    except RunError as error:
+        raise pretrained.explained(error) from None
     for gap in gaps.find(run):
         warn(f"{gap.path} lacks rows of {gap.text}")
     return found

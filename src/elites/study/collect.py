@@ -52,7 +52,7 @@ def collect(source: Source, *others: Source) -> Results:
     """
     plan, found = source.plan(), _Collection()
     for task, algorithm in plan.pairs():
-        found.group(short_name(task), short_name(algorithm)).planned = plan.seeds
+        found.group(short_name(task), short_name(algorithm)).planned = plan.seed_numbers
     for each in (source, *others):
         # Recorded tables are read up to the plan's budget, whatever their own was.
         refuse_other_settings(plan, each.plan(), each.path, isinstance(each, Folder))
@@ -84,7 +84,7 @@ def _add_item(found: _Collection, study: Study, item: Item) -> None:
         part = _read_run(group, study, item, found.problems)
         if part is not None:
             found.parts[task, label].append(part)
-            _keep_best_archive(group, study.run(item), item)
+            _keep_best_archive(group, study.run(item), item, part)
     except (RunError, OSError, KeyError, ValueError) as error:
         found.problems.append(f"{item.name}: {error}")
     if study.state(item) == "failed":
@@ -134,11 +134,11 @@ def _final(run: RunDirectory, item: Item, last: int) -> dict[str, np.ndarray]:
     return final
 
 
-def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
+def _keep_best_archive(group: Group, run: RunDirectory, item: Item, part: SeedResults) -> None:
     """Store the best archive of a run in its group, if it is better than the stored one.
 
     The best archive is the one with the highest QD-score among the seeds of the run's newest
-    snapshot.
+    snapshot. `part` are the results of the run.
     """
     snapshot = snapshots.newest(run)
     if snapshot is None:
@@ -153,6 +153,15 @@ def _keep_best_archive(group: Group, run: RunDirectory, item: Item) -> None:
 
     if group.archive is None or score(mine) > score(group.archive):
         group.archive, group.archive_seed = mine, item.seed_numbers[best]
+        group.archive_evaluations = _evaluations_at(part, int(snapshot["iteration"]))
+
+
+def _evaluations_at(part: SeedResults, iteration: int) -> float | None:
+    """Return the evaluations of a run at an iteration, or None if its metrics lack that one."""
+    if not len(part.curves):
+        return None
+    (rows,) = np.nonzero(part.curves["iteration"][:, 0] == iteration)
+    return float(part.curves["evaluations"][rows[0], 0]) if len(rows) else None
 
 
 def _add_recordings(found: _Collection, folder: Folder, plan: Plan) -> None:
@@ -190,6 +199,7 @@ def _keep_recorded_archive(group: Group, found: recorded.Archive | None) -> None
     stored = group.archive
     if stored is None or _sum(found.arrays) > _sum(stored):
         group.facts, group.archive, group.archive_seed = found.facts, found.arrays, found.seed
+        group.archive_evaluations = found.evaluations
 
 
 def _sum(archive: dict[str, np.ndarray]) -> float:

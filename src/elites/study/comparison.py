@@ -33,7 +33,9 @@ def comparison_point(groups: Sequence[Group]) -> Point | None:
     the results of each algorithm. Returns None if no run has begun.
     """
     one_budget = len({budget for group in groups for budget in group.budgets}) == 1
-    if one_budget and all(g.finished == g.planned and not g.imported for g in groups):
+    if one_budget and all(
+        not g.imported and not g.missing and g.finished == len(g.planned) for g in groups
+    ):
         values = {
             metric: {
                 g.label: g.final[metric]

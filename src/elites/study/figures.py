@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +84,11 @@ def curves(groups: Sequence[Group], axis: str, labels: Sequence[str] = ()) -> An
     return figure
 
 
-def archives(groups: Sequence[Group], note: Callable[[Group], str] = lambda group: "") -> Any:
+def archives(groups: Sequence[Group]) -> Any:
     """Return a figure of the best archive of each group, coloured by fitness on a common scale.
 
-    A group holds the results of one algorithm on one task. `note` returns what to add to the title
-    of its panel. Returns None if no group has an archive.
+    A group holds the results of one algorithm on one task. The title of its panel has the coverage
+    and, if it is known, the number of evaluations. Returns None if no group has an archive.
     """
     drawn = [group for group in groups if group.archive is not None]
     if not drawn:
@@ -112,9 +112,11 @@ def archives(groups: Sequence[Group], note: Callable[[Group], str] = lambda grou
             panel, group.facts, archive["centroids"], values, archive["descriptors"][0], scale
         )
         full = np.isfinite(values)
+        spent = group.archive_evaluations
+        after = "" if spent is None else f" after {spent:,.0f}"
         panel.set_title(
             f"{short(group.label)}, seed {group.archive_seed}\n"
-            f"{100 * full.mean():.1f} % of cells{note(group)}",
+            f"{100 * full.mean():.1f} % of cells{after}",
             fontsize=10,
         )
     for panel in grid.flat[len(drawn) :]:

@@ -93,9 +93,12 @@ class Group:
     seeds: list[int] = dataclasses.field(default_factory=list)
     sources: list[str] = dataclasses.field(default_factory=list)
     """Source of each seed, as in `SeedResults`."""
-    planned: int = 0
+    planned: Sequence[int] = ()
+    """Seeds of the plan. Empty if the plan does not have the algorithm."""
     finished: int = 0
-    """Number of seeds whose runs are finished."""
+    """Number of seeds whose runs are finished, planned ones and others."""
+    missing: list[int] = dataclasses.field(default_factory=list)
+    """Planned seeds whose runs are not finished."""
     budgets: set[int] = dataclasses.field(default_factory=set)
     """Budgets of its runs, in evaluations. There are several if some runs were trained longer."""
     curves: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
@@ -106,6 +109,11 @@ class Group:
     archive: dict[str, np.ndarray] | None = None
     """Archive without policies of the seed with the highest QD-score, or None if there is none."""
     archive_seed: int | None = None
+    archive_evaluations: float | None = None
+    """Evaluations after which the archive was stored, or None if that is unknown.
+
+    Recorded archives are those of the end of a run, which may be far beyond the plan's budget.
+    """
     runs: list[tuple[Study, Item]] = dataclasses.field(default_factory=list)
     tables: list[Path] = dataclasses.field(default_factory=list)
     """Recorded tables that it was read from."""
@@ -127,6 +135,9 @@ class Group:
         self.curves = joined([part.curves for part in begun])
         done = [part for part in kept if part.final is not None]
         self.finished = sum(len(part.seeds) for part in done)
+        # Seeds of a source that draws other random numbers are not those of the plan.
+        have = {key for part in done for key in part.keys}
+        self.missing = [seed for seed in self.planned if ("", seed) not in have]
         for name, _ in FINAL_METRICS if done else ():
             # Tables of earlier versions do not have all columns.
             columns = [
@@ -163,8 +174,8 @@ class Results:
 
     @property
     def unfinished(self) -> list[Group]:
-        """Groups that have unfinished runs. Imported groups are never among them."""
-        return [g for g in self.groups if not g.imported and g.finished < g.planned]
+        """Groups of which planned seeds are not finished. Imported groups have no planned seeds."""
+        return [group for group in self.groups if group.missing]
 
 
 def tasks_of(groups: Sequence[Group]) -> list[str]:

@@ -107,7 +107,7 @@ def _imported_group(
     at the same numbers of evaluations.
     """
     seeds = sorted({seed for values in metrics.values() for seed in values})
-    group = Group(task, label, imported=True, seeds=seeds, planned=len(seeds), finished=len(seeds))
+    group = Group(task, label, imported=True, seeds=seeds, finished=len(seeds))
     # Only where every seed has values, so that no curve is extrapolated.
     curves = [points for by_seed in metrics.values() for points in by_seed.values()]
     first, last = max(min(points) for points in curves), min(max(points) for points in curves)

@@ -221,6 +221,7 @@ class Archive(NamedTuple):
     facts: dict[str, Any]  # of the task, as far as figures need them
     arrays: dict[str, np.ndarray]  # as in `Group.archive`
     seed: int
+    evaluations: float  # of the whole run, which may be beyond the budget of the plan
 
 
 def archive(recording: Recording, hp: Hyperparameters) -> Archive | None:
@@ -258,4 +259,4 @@ def archive(recording: Recording, hp: Hyperparameters) -> Archive | None:
     }
     centroids = np.asarray(box_centroids(low, high, count))
     found = {"fitness": fitness, "descriptors": descriptors, "centroids": centroids}
-    return Archive(facts, found, int(seed))
+    return Archive(facts, found, int(seed), recording.last)

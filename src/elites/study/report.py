@@ -24,7 +24,7 @@ from elites.runs.directory import CONFIG, ENVIRONMENT, RunError
 from elites.study import figures, statistics
 from elites.study.collect import Source, collect
 from elites.study.comparison import Point, comparison_point, has_values
-from elites.study.groups import AXES, FINAL_METRICS, Group, Results, tasks_of
+from elites.study.groups import AXES, FINAL_METRICS, NEAR, Group, Results, tasks_of
 from elites.study.markup import escaped, figure, table
 from elites.study.recorded import Folder
 from elites.study.significance import Tests
@@ -77,11 +77,11 @@ def _name(source: Source) -> str:
 def _head(source: Source, results: Results) -> str:
     """Return the HTML of the report's head: title, notes on missing results, links to tasks."""
     plan = source.plan()
-    seeds = counted(plan.seeds, "seed")
+    seeds = f"{counted(plan.seeds, 'seed')} each ({spans([plan.seed_numbers])})"
     lines = [
         f"<h1>{escaped(_name(source))}</h1>",
         f"<p>{counted(len(plan.tasks), 'task')}, {counted(len(plan.algorithms), 'algorithm')}, "
-        f"{seeds} each. Lines are medians over seeds. Shaded areas extend from the first to the "
+        f"{seeds}. Lines are medians over seeds. Shaded areas extend from the first to the "
         "third quartile.</p>",
     ]
     if results.unfinished:
@@ -118,12 +118,18 @@ def _continuation(source: Source) -> str:
 
 
 def _progress(group: Group) -> str:
-    """Return how far the runs of a group are, as text."""
-    text = f"{group.finished} of {group.planned} seeds finished"
+    """Return how far the runs of a group are, as text.
+
+    The results may be of other seeds than the planned ones. They are named if there are any.
+    """
+    planned = len(group.planned)
+    text = f"{planned - len(group.missing)} of {planned} planned seeds finished"
     if not group.curves:
         return f"{text}, no results yet"
-    seeds = spans(ranges(group.seeds))
-    return f"{text}, seeds {seeds} after {group.curves['evaluations'][-1, 0]:,.0f} evaluations"
+    seeds = set(group.seeds)  # seeds of several sources may have the same number
+    shown = f"{'seed' if len(seeds) == 1 else 'seeds'} {spans(ranges(seeds))}"
+    spent = group.curves["evaluations"][-1, 0]
+    return f"{text}, results of {shown} after {spent:,.0f} evaluations"
 
 
 def _published(results: Results) -> str:
@@ -186,7 +192,8 @@ def _task_section(
         ):
             if drawn is not None:
                 svg = figures.save(drawn, source.report / f"{kind}_{file_name(task)}.pdf")
-                parts.append(f"<h3>{title}</h3>{figure(svg, f'{title} on {task}')}")
+                note = _archives_note(groups) if kind == "archives" else ""
+                parts.append(f"<h3>{title}</h3>{note}{figure(svg, f'{title} on {task}')}")
     return "\n".join([*parts, "</section>"])
 
 
@@ -197,6 +204,29 @@ def _offset_note(groups: Sequence[Group]) -> str:
         return ""
     texts = " or ".join(f"{offset:g}" for offset in sorted(offsets))
     return f"<p>QD-scores are sums of fitness minus {texts}, the QD offset.</p>"
+
+
+def _archives_note(groups: Sequence[Group]) -> str:
+    """Return the HTML of what the figure of archives shows, and which runs exceed the budget.
+
+    `groups` are the results of each algorithm on one task. A folder of recorded tables has the
+    archive of the end of a run only, while its curves and metrics end at the budget of the plan.
+    """
+    text = (
+        "The archive of the seed with the highest QD-score of each algorithm, with its share of "
+        "filled cells and the evaluations of its run."
+    )
+    longer = [
+        group.label
+        for group in groups
+        if (group.archive_evaluations or 0) > max(group.budgets, default=0) * (1 + NEAR)
+    ]
+    if longer:
+        text += (
+            f" Runs of {listed(longer)} were trained beyond the budget. Their archives have more "
+            "evaluations than the curves and metrics above."
+        )
+    return f"<p>{escaped(text)}</p>"
 
 
 def _imported_note(groups: Sequence[Group]) -> str:

@@ -153,13 +153,16 @@ class Elites(Sequence[Elite]):
         Distances are relative to the extents of the descriptor axes, as those of the cells are.
         Raises a ValueError if the archive is empty.
         """
-        target = checked_descriptor(self.algorithm, descriptor)
-        if target.ndim != 1 or not jnp.isfinite(target).all():
-            raise ValueError(f"expected one descriptor of finite numbers, got {descriptor!r}")
+        target = self._one_descriptor(descriptor)
         self._refuse_empty()
         weights = self.algorithm.problem.weights
         found = distances.nearest_row(target[None], jnp.asarray(self.descriptors), weights)
         return self[int(found[0])]
+
+    def cell_of(self, descriptor: ArrayLike) -> int:
+        """Return the number of the cell that `descriptor` [D], given in task units, belongs to."""
+        target, centroids = self._one_descriptor(descriptor), jnp.asarray(self.arrays.centroids)
+        return int(self.algorithm.division.index(centroids, target[None])[0])
 
     def best(self) -> Elite:
         """Return the elite with the highest fitness.
@@ -210,6 +213,13 @@ class Elites(Sequence[Elite]):
             qd_offset=self.algorithm.qd_offset,
             threshold=self.threshold,
         )  # fmt: skip
+
+    def _one_descriptor(self, descriptor: ArrayLike) -> Array:
+        """Return a descriptor [D] as an array. Raises a ValueError if it is not one."""
+        target = checked_descriptor(self.algorithm, descriptor)
+        if target.ndim != 1 or not jnp.isfinite(target).all():
+            raise ValueError(f"expected one descriptor of finite numbers, got {descriptor!r}")
+        return target
 
     def _refuse_empty(self) -> None:
         if not len(self):

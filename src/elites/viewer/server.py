@@ -36,6 +36,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from elites import output
+from elites.runs import pretrained
 from elites.runs.directory import RunDirectory, RunError
 from elites.viewer import data
 from elites.viewer.api import page_files, shared
@@ -86,7 +87,7 @@ def application(players: Sequence[Player], guard: Guard) -> Any:
             except ValueError as error:
                 return _refusal(400, str(error))
             except (RunError, OSError) as error:
-                return _refusal(409, str(error))
+                return _refusal(409, str(pretrained.explained(error)))
             except (LookupError, TypeError) as error:  # unexpected contents of a file
                 return _refusal(409, f"a file of the run is damaged: {error!r}")
 
