@@ -97,10 +97,15 @@ def test_the_images_show_the_tables_and_are_on_a_page(scripts, data):
         assert scripts.figures._recorded_digest(path) == found, (
             f"{path.name} does not show the tables. Run 'python benchmarks/results.py'"
         )
-        line = next((line for panel in figure.axes for line in panel.lines), None)
-        if line is not None:  # a digest that never changed would prove nothing
-            line.set_ydata(1.01 * np.asarray(line.get_ydata()))
-            assert digest(figure) != found
+        panel = figure.axes[0]  # a digest that never changed would prove nothing
+        if "archives" in path.name:
+            cells = max(panel.collections, key=lambda each: len(each.get_paths()))
+            colours = cells.get_facecolor().copy()
+            colours[0, 0] += 0.01
+            cells.set_facecolor(colours)
+        else:
+            panel.lines[0].set_ydata(1.01 * np.asarray(panel.lines[0].get_ydata()))
+        assert digest(figure) != found
         drawn += 1
     assert drawn == 2 * len(scripts.data.TITLES) + 3
 
