@@ -217,6 +217,7 @@ def test_a_callback_stops_training():
 def test_ctrl_c_raises_with_the_run_so_far():
     script = """
 import os, signal, elites
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if started by 'command &'
 def press(iteration, metrics):
     if iteration == 2:
         os.kill(os.getpid(), signal.SIGINT)
