@@ -20,6 +20,7 @@ from pathlib import Path
 
 import results_adding as adding
 import results_data
+import results_figures
 import results_sections
 from elites.files import RunError
 from elites.words import one_line
@@ -56,8 +57,6 @@ def write_pages(check: bool) -> int:
 
     With `check`, only says which pages do not agree with the tables.
     """
-    import results_figures  # loads Matplotlib
-
     data = results_data.read()
     sections = results_sections.page(data)
     stale = [path for path, texts in sections.items() if replaced(path, texts) != text_of(path)]

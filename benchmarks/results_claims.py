@@ -14,6 +14,7 @@ from results_data import (
     FULL,
     MISSING,
     MORE,
+    STRONGEST,
     TITLES,
     Data,
     against,
@@ -46,7 +47,7 @@ class Claim(NamedTuple):
 
 OMNI, LAST = (*ANTS, "hexapod_omni"), ("hexapod_omni", "walker_uni")
 HEXAPOD, WALKER = ("hexapod_omni",), ("walker_uni",)
-_BASELINES = sorted(BASELINES, key=("pga_me", "qd_pg", "me", "me_es").index)
+_BASELINES = sorted(BASELINES, key=lambda name: name != STRONGEST)
 CLAIMS = (
     *(Claim(f"`dcg_me` above `{name}`", "dcg_me", name, ANTS, "p < 1e-6") for name in _BASELINES),
     Claim("`dcg_me` similar to `pga_me`", "dcg_me", "pga_me", HEXAPOD,
@@ -91,17 +92,8 @@ class _Tested(NamedTuple):
     """Comparison of the two algorithms of a claim."""
 
     test: Test
-    family: int  # number of comparisons that its p-value is corrected for
-
-    @property
-    def p(self) -> float:
-        """P-value after Bonferroni's correction."""
-        return min(1.0, self.family * self.test.comparison.p)
-
-    @property
-    def least(self) -> float:
-        """Smallest corrected p-value that these numbers of seeds could have given."""
-        return min(1.0, self.family * self.test.comparison.smallest)
+    p: float  # after Bonferroni's correction
+    least: float  # smallest p that these seeds could have given, after the correction
 
 
 def _tested(data: Data, claim: Claim, task: str) -> list[_Tested]:
@@ -115,15 +107,16 @@ def _tested(data: Data, claim: Claim, task: str) -> list[_Tested]:
         one = pair(results, task, claim.first, claim.second, claim.metric)
         if one is None or (one.evaluations or 0) <= most * MORE:
             continue
-        size = 1
-        if claim.first == REFERENCE:
-            family = corrected(against(results, REFERENCE, claim.metric, most), data.intended)
-            size = next(
-                entry.family
-                for test, entry in family
-                if test.task == task and test.comparison.second == claim.second
-            )
-        found.append(_Tested(one, size))
+        if claim.first != REFERENCE:
+            found.append(_Tested(one, one.comparison.p, one.comparison.smallest))
+            continue
+        family = corrected(against(results, REFERENCE, claim.metric, most), data.intended)
+        entry = next(
+            entry
+            for test, entry in family
+            if test.task == task and test.comparison.second == claim.second
+        )
+        found.append(_Tested(one, entry.bonferroni, entry.least))
     return found
 
 

@@ -51,18 +51,18 @@ def _drawn(data: Data) -> Iterator[tuple[Path, Any]]:
     with figures.styled():
         for task in TITLES:
             groups = [g for g in compared(data, task) if g.curves]
-            yield from _open(f"results_{task}", _curves(groups, order, task))
-            yield from _open(f"results_archives_{task}", figures.archives(groups))
+            yield from _closing(f"results_{task}", _curves(groups, order, task))
+            yield from _closing(f"results_archives_{task}", figures.archives(groups))
         related = [g for g in data.related.of("ant_omni") if g.planned and g.curves]
         # The baseline has its colour of the comparison. There are too few colours for all others.
         others = [g.label for g in related if g.label not in order]
         known = order[: order.index(STRONGEST) + 1]
-        yield from _open("results_related", _curves(related, [*known, *others], None))
-        yield from _open("results_million", _million(data))
-        yield from _open("progress", results_progress.figure(data))
+        yield from _closing("results_related", _curves(related, [*known, *others], None))
+        yield from _closing("results_million", _million(data))
+        yield from _closing("progress", results_progress.figure(data))
 
 
-def _open(name: str, figure: Any) -> Iterator[tuple[Path, Any]]:
+def _closing(name: str, figure: Any) -> Iterator[tuple[Path, Any]]:
     """Yield a figure with the path of its image, and close it afterwards. None is passed over."""
     if figure is not None:
         yield IMAGES / f"{name}.png", figure

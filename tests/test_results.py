@@ -206,11 +206,17 @@ def test_four_and_eight_seeds_are_too_few_for_the_family(scripts):
     values = {"dcg_me": np.arange(4.0), "pga_me": 10 + np.arange(8.0)}
     comparison = statistics.compare(values, "dcg_me", "pga_me")
     test = significance.Test("walker_uni", comparison, 256_000, values["dcg_me"], values["pga_me"])
-    tested = scripts.claims._Tested(test, 28)
-    assert tested.p == tested.least == pytest.approx(28 * 2 / 495)
     claim = scripts.claims.CLAIMS[0]
-    assert scripts.claims._said(claim, tested)[-1] == "too few seeds"
-    assert scripts.claims._said(claim, tested._replace(family=1))[-1] == "**does not hold**"
+
+    def tested(others: int):
+        intended = [("walker_uni", "pga_me"), *((str(i), "pga_me") for i in range(others))]
+        ((_, entry),) = significance.corrected([test], intended)
+        return scripts.claims._Tested(test, entry.bonferroni, entry.least)
+
+    found = tested(27)
+    assert found.p == found.least == pytest.approx(28 * 2 / 495)
+    assert scripts.claims._said(claim, found)[-1] == "too few seeds"
+    assert scripts.claims._said(claim, tested(0))[-1] == "**does not hold**"
 
 
 def test_claims_about_algorithms_that_were_not_run_are_listed(scripts, data, monkeypatch):

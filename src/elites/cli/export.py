@@ -76,15 +76,15 @@ def export(
     results, iteration = saved.load_checkpoint(directory, checkpoint)
     if switcher and not descriptor:
         return _export_switcher(results, iteration, output, seed)
-    if switcher:
-        policy, information = exporting.switched(results, descriptor, seed)
-    elif actor and descriptor:
-        policy, information = exporting.actor_at(directory, results, iteration, descriptor, seed)
-    else:
-        policy, information = exporting.choose(results, actor, cell, descriptor, seed)
+    policy, information = _choose(
+        directory, results, iteration, switcher, actor, cell, descriptor, seed
+    )
     warn_outside_bounds(results.algorithm.problem, descriptor)
-    nearest = bool(descriptor) and not actor and not switcher
-    away = _away(directory, results, policy, descriptor, seed) if nearest else ""
+    away = ""
+    if descriptor and not actor and not switcher:  # the policy is the nearest elite
+        result = results.seed(results.best if seed is None else seed_index(results.seeds, seed))
+        warn_other_cell(directory, result, policy, descriptor)
+        away = f", at a distance of {distance(directory, result, policy, descriptor)}"
     error = exporting.export(policy, output, {**information, "iteration": iteration})
     compared = (
         "not compared with JAX, because there is no C compiler (cc) here"
@@ -94,20 +94,24 @@ def export(
     print(f"{output}: {information['what']}{away}; {compared}")
 
 
-def _away(
+def _choose(
     directory: RunDirectory,
     results: Any,
-    elite: Any,
+    iteration: int,
+    switcher: bool,
+    actor: bool,
+    cell: int | None,
     descriptor: tuple[float, ...],
     seed: int | None,
-) -> str:
-    """Return how far the elite nearest to a descriptor is from it, as the end of a message.
+) -> tuple[Any, dict[str, Any]]:
+    """Return the policy that the options of `export` name, and information about it."""
+    from elites.runs import export as exporting
 
-    Warns if the cell of the descriptor has no elite.
-    """
-    result = results.seed(results.best if seed is None else seed_index(results.seeds, seed))
-    warn_other_cell(directory, result, elite, descriptor)
-    return f", at a distance of {distance(directory, result, elite, descriptor)}"
+    if switcher:
+        return exporting.switched(results, descriptor, seed)
+    if actor and descriptor:
+        return exporting.actor_at(directory, results, iteration, descriptor, seed)
+    return exporting.choose(results, actor, cell, descriptor, seed)
 
 
 def _refuse_two_choices(

@@ -25,7 +25,7 @@ class Point:
 
 
 def comparison_point(groups: Sequence[Group]) -> Point | None:
-    """Return the `Point` at which the algorithms of one task are compared, with their metrics.
+    """Choose after how many evaluations to compare algorithms on a task, and return their metrics.
 
     They are compared at the end of training if all runs are finished and have the same budget.
     Otherwise they are compared after the largest number of evaluations that all runs have reached.

@@ -218,7 +218,7 @@ class _LocalHandle:
 
 
 def import_options() -> list[str]:
-    """Return the options of Python with which a worker imports from where this process does.
+    """Return Python options that make a worker import from the same folders as this process.
 
     Without -P, `python -m` imports from the current folder first, so that a file tyro.py there
     would run in place of the package. The command `elites` does not import from there.

@@ -57,14 +57,14 @@ class Expectation:
     def hours(self) -> float:
         """Hours until the runs with a known time are done, on all devices of the machine."""
         longest = max((run.together * (run.hours or 0.0) for run in self.runs), default=0.0)
-        return max(sum(run.hours or 0.0 for run in self.runs) / self._devices, longest)
+        return max(_device_hours(self.runs) / self._devices, longest)
 
     @property
     def measured_hours(self) -> float:
         """The part of `hours` that comes from times that were measured, not estimated."""
-        total = sum(run.hours or 0.0 for run in self.runs)
         exact = [run for run in self.known if run.estimate and run.estimate.measured]
-        return self.hours * sum(run.hours or 0.0 for run in exact) / total if total else 0.0
+        total = _device_hours(self.runs)
+        return self.hours * _device_hours(exact) / total if total else 0.0
 
     @property
     def _devices(self) -> int:
@@ -83,6 +83,11 @@ class Expectation:
         ]
         same = [s for *pair, s in found if pair == [item.task, item.algorithm]]
         return statistics.mean(same or [s for *_, s in found] or [1.0])
+
+
+def _device_hours(runs: Sequence[Expected]) -> float:
+    """Return the hours of one device that the runs with a known time take together."""
+    return sum(run.hours or 0.0 for run in runs)
 
 
 def runs_of(plan: Plan, loads: Mapping[Pair, Load], machine: Machine, wish: Wish) -> list[Item]:

@@ -67,7 +67,10 @@ def prepare(
 
 
 def refuse(path: Path, machine: Machine, wish: Wish) -> None:
-    """Raise a ValueError if the user wants what the study or the machine does not allow."""
+    """Raise a ValueError if --seeds-per-run or --side-by-side cannot be used here.
+
+    The first is for new studies. On a GPU, the second needs NVIDIA's Multi-Process Service.
+    """
     refuse_other_runs(Study(path), wish.seeds_per_run)
     if machine.gpus and (wish.side_by_side or 1) > 1 and not machine.mps:
         raise ValueError(

@@ -195,12 +195,12 @@ def _too_few(found: Sequence[statistics.Corrected]) -> list[str]:
     `found` are the corrected comparisons of one metric on one task. Returns an empty list if there
     are no such comparisons.
     """
-    few = [entry for entry in found if entry.comparison.smallest * entry.family > LEVEL]
+    few = [entry for entry in found if entry.least > LEVEL]
     if not few:
         return []
     names = escaped(listed([entry.comparison.second for entry in few]))
     who = "" if len(few) == len(found) else f" about {names}"
-    least = min(min(entry.comparison.smallest * entry.family, 1.0) for entry in few)
+    least = min(entry.least for entry in few)
     return [
         f"<p><strong>Too few seeds to tell</strong>{who}: after Bonferroni's correction, "
         f"p can be no smaller than {p_text(least)}.</p>"

@@ -63,6 +63,11 @@ class Corrected(NamedTuple):
     family: int  # number of comparisons corrected for
     kind: str = ""  # name of the family
 
+    @property
+    def least(self) -> float:
+        """Smallest p-value that these seeds could have given, after Bonferroni's correction."""
+        return min(1.0, self.family * self.comparison.smallest)
+
 
 def _finite(values: Values) -> np.ndarray:
     """Return the finite values as an array of 64-bit floats."""
