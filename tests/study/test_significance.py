@@ -56,6 +56,24 @@ def test_algorithms_without_a_value_are_not_tested():
     assert significance.tested(group("a", [900]), group("b", [900]), "coverage") is None
 
 
+def test_an_algorithm_outside_the_plan_that_was_stopped_early_is_compared_where_it_stopped():
+    """The other algorithm is finished, so its final values are known, but those of this are not."""
+    finished = group("a", [500, 1000])
+    finished.planned, finished.finished = range(8), 8
+    finished.final = {"qd_score": finished.curves["qd_score"][-1]}
+    stopped = group("a, discount 0.9", [500])
+    stopped.planned = ()
+    found = significance.tested(finished, stopped, "qd_score")
+    assert found is not None
+    assert found.evaluations == 500
+    assert found.first[0] == finished.curves["qd_score"][0, 0]
+    # Once it is finished as well, both are compared at the end.
+    stopped.finished, stopped.final = 8, {"qd_score": stopped.curves["qd_score"][-1]}
+    found = significance.tested(finished, stopped, "qd_score")
+    assert found is not None
+    assert found.evaluations is None
+
+
 def test_planned_comparisons_and_those_beyond_the_plan_are_intended():
     groups = [group("dcg_me", [100]), group("pga_me", [100]), group("me, discount 0.9", [100])]
     nothing = Group("point_omni", "qd_pg")  # it has no results and is not planned

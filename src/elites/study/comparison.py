@@ -27,14 +27,15 @@ class Point:
 def comparison_point(groups: Sequence[Group]) -> Point | None:
     """Choose after how many evaluations to compare algorithms on a task, and return their metrics.
 
-    They are compared at the end of training if all runs are finished and have the same budget.
+    They are compared at the end of training if all seeds are finished and have the same budget.
     Otherwise they are compared after the largest number of evaluations that all runs have reached.
     Budgets differ if some runs were trained longer, or if there are imported results. `groups` has
     the results of each algorithm. Returns None if no run has begun.
     """
     one_budget = len({budget for group in groups for budget in group.budgets}) == 1
     if one_budget and all(
-        not g.imported and not g.missing and g.finished == len(g.planned) for g in groups
+        not g.imported and not g.missing and g.finished == len(g.planned or g.seeds)
+        for g in groups
     ):
         values = {
             metric: {
