@@ -1,6 +1,6 @@
 """Make the trained models that come with elites, and measure them on this machine.
 
-    elites pack RUN --elites 16 --output NAME.zip          # from a run directory
+    elites pack RUN --elites 64 --half-precision --output NAME.zip    # from a run directory
     python benchmarks/pretrained.py assemble ELITES.npz TABLES NAME.zip --elites 16
     python benchmarks/pretrained.py precision NAME.zip     # half against single precision
     python benchmarks/pretrained.py index                  # writes the index of all shipped models
@@ -269,7 +269,10 @@ def recorded(run: RunDirectory) -> dict[str, np.ndarray]:
 
 
 def recorded_rollouts(run: RunDirectory, loaded: elites.Run) -> tuple[Rollouts, Rollouts]:
-    """Return the results of `rollouts` as training recorded them."""
+    """Return the results of `rollouts` as training recorded them.
+
+    Those of rounded policies were measured when they were packed, and are not in the tables.
+    """
     table, size = recorded(run), loaded.algorithm.problem.descriptor_size
     rows = np.searchsorted(table["cell"], loaded.archive.cells)
 
@@ -277,6 +280,9 @@ def recorded_rollouts(run: RunDirectory, loaded: elites.Run) -> tuple[Rollouts, 
         columns = [table[name][rows] for name in evaluation.numbered(f"{kind}descriptor", size)]
         return table[f"{kind}fitness"][rows], np.stack(columns, -1).astype(np.float32)
 
+    archive = loaded.archive
+    if directories.has_half_precision(run):
+        return (archive.fitness, archive.descriptors), of("actor_")
     return of("reevaluated_"), of("actor_")
 
 

@@ -21,7 +21,7 @@ import pytest
 
 import elites as package
 from elites.cli.pretrained import with_model
-from elites.runs import lock, pretrained, snapshots
+from elites.runs import lock, pretrained, rounding, snapshots
 from elites.runs.directory import RunDirectory, RunError
 from page import serving_here
 from program import arrays as all_arrays
@@ -106,6 +106,7 @@ def test_packing_twice_gives_the_same_bytes_and_names_their_checksum(
     ("options", "reason"),
     [
         (("--seed", 1), "--seed is for --elites"),
+        (("--half-precision",), "--half-precision is for --elites"),
         (("--elites", 0), "--elites must be at least 1, got 0"),
         (("--elites", 3, "--seed", 7), "the run has no seed 7"),
     ],
@@ -114,6 +115,66 @@ def test_wrong_options_of_pack_are_refused(conditioned, tmp_path, options, reaso
     done = elites("pack", conditioned, *options, "--output", tmp_path / "no.zip")
     assert reason in complaint(done, 2)
     assert not list(tmp_path.iterdir())
+
+
+def test_rounded_elites_have_the_results_of_their_rounded_policies(conditioned, tmp_path):
+    file, model = tmp_path / "half.zip", tmp_path / "half"
+    options = ("--elites", 90, "--half-precision", "--seed", 1)
+    said = succeed("pack", conditioned, *options, "--output", file).stdout
+    succeed("unpack", file, "--output", model)
+    whole, kept = all_arrays(newest(conditioned)), weights(model)
+    filled = np.isfinite(kept["archive.fitness"][0])
+    had = whole["archive.fitness"][1]
+    assert f"{filled.sum()} elites of seed 1" in said  # all that remain: 90 are too many
+    policies = whole["archive.policies"][1].astype(np.float16).astype(np.float32)
+    assert np.array_equal(kept["archive.policies"][0][filled], policies[filled])
+    # Their episodes are others than before, and the stored results are those of a new process.
+    assert (kept["archive.fitness"][0][filled] != had[filled]).any()
+    assert (kept["archive.fitness"][0][filled] >= had[filled] - 0.05 * abs(had[filled])).all()
+    folder = model / next(iter(re.findall(r"evaluation_\d+", succeed("evaluate", model).stdout)))
+    for row in rows(folder / "cells.csv"):
+        assert float(row["descriptor_error"]) == 0
+        assert float(row["reevaluated_fitness"]) == float(row["fitness"])
+    # The tables and the map are those of the run, and so is the actor.
+    assert rows(model / "metrics.csv") == [
+        row for row in rows(conditioned / "metrics.csv") if row["seed"] == "1"
+    ]
+    snapshot = snapshots.newest(RunDirectory(model))
+    assert snapshot is not None
+    assert np.array_equal(snapshot["fitness"][0], had)
+    [actor] = [name for name in kept if name.startswith("learners.")]
+    assert np.array_equal(kept[actor][0], whole[actor][1])
+    assert f"{filled.sum()} elites, these in half precision" in succeed("info", model).stdout
+
+
+def test_elites_that_rounding_changes_too_much_are_lost(conditioned):
+    run = RunDirectory(conditioned)
+    whole = {name: array[1:] for name, array in all_arrays(newest(conditioned)).items()
+             if name.startswith("archive.")}  # fmt: skip
+    kept = rounding.rounded(run, whole, 1, 9)["archive.fitness"][0]
+    remain = np.flatnonzero(np.isfinite(kept))
+    first, second, less, little = map(int, remain[:4])
+    # Two elites have changed places, one had a tenth more fitness, and one a hundredth more.
+    changed = {name: array.copy() for name, array in whole.items()}
+    changed["archive.policies"][0, [first, second]] = whole["archive.policies"][0, [second, first]]
+    changed["archive.fitness"][0, less] = kept[less] * 1.1
+    changed["archive.fitness"][0, little] = kept[little] * 1.01
+    found = rounding.rounded(run, changed, 1, 9)
+    left = np.flatnonzero(np.isfinite(found["archive.fitness"][0]))
+    assert left.tolist() == [cell for cell in remain if cell not in (first, second, less)]
+    assert found["archive.fitness"][0, little] == kept[little]
+    # A weight that half precision cannot hold gives no result, and nothing may remain.
+    changed["archive.policies"][:] = 1e6
+    with pytest.raises(ValueError, match="no elite reaches its cell any more"):
+        rounding.rounded(run, changed, 1, 9)
+
+
+def test_half_precision_needs_episodes_that_repeat(tmp_path):
+    run = tmp_path / "run"
+    succeed("train", "noisy_point_omni", "me", "--preset", "smoke", "--output", run)
+    done = elites("pack", run, "--elites", 4, "--half-precision", "--output", tmp_path / "no.zip")
+    assert "the episodes of this task differ. Leave it out" in complaint(done, 2)
+    assert not (tmp_path / "no.zip").exists()
 
 
 # ----------------------------------------------------------------------------------- using a model

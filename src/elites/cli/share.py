@@ -19,6 +19,7 @@ def pack(
     training_state: bool = True,
     elites: Annotated[int | None, shown("INT", "all")] = None,
     seed: Annotated[int | None, shown("INT", "the one with the highest QD-score")] = None,
+    half_precision: bool = False,
 ) -> None:
     """Write a run to one zip file, to share it.
 
@@ -30,18 +31,21 @@ def pack(
         training_state: Include the replay buffer and optimisers, which only resuming needs.
         elites: Keep the actor and at most this many elites of one seed, spread over the archive.
         seed: With --elites, the seed to keep.
+        half_precision: With --elites, round policies to half precision, which halves the file.
+            Elites are kept that still reach their cell with 95 % of their fitness.
     """
     from elites.runs import downloading, sharing
 
     directory, named = directories.existing(run), _named(run)
     target = output or named.with_name(f"{named.name}.zip")
     if elites is None:
-        if seed is not None:
-            raise ValueError("--seed is for --elites")
+        for name, given in (("--seed", seed is not None), ("--half-precision", half_precision)):
+            if given:
+                raise ValueError(f"{name} is for --elites")
         size = sharing.pack(directory, target, training_state)
         print(f"{target}: {amount(size)}")
         return
-    kept = sharing.pack_elites(directory, target, elites, seed)
+    kept = sharing.pack_elites(directory, target, elites, seed, half_precision)
     what = f"{counted(len(kept.cells), 'elite')} of seed {kept.seed}, iteration {kept.iteration}"
     print(f"{target}: {what}, {amount(target.stat().st_size)}")
     print(f"sha256={downloading.checksum(target)}")

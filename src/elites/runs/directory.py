@@ -53,6 +53,7 @@ LOCK, SUMMARY, LOGGERS = "run.lock", "summary.md", "loggers.json"
 OLD_NAMES = {FACTS: "resolved.json", REEVALUATIONS: "reach.csv"}  # in runs of version 0.1.0
 MAX_UNPACKED = 1.0  # default limit for the size of a run that is unpacked, in gigabytes
 KEPT_CELLS = "kept_cells"  # fact of a reduced run, see `reducing`
+HALF_PRECISION = "half_precision"  # fact of a reduced run with rounded policies, see `rounding`
 LONGEST_TEXT = 1000  # of a task or an algorithm, when it is shown
 _FILES = (
     CONFIG, FACTS, ENVIRONMENT, METRICS, REEVALUATIONS, LOCK, SUMMARY, LOGGERS,
@@ -287,6 +288,15 @@ def kept_cells(run: RunDirectory) -> list[int] | None:
     return files.read_record(path, {}, optional=_OPTIONAL_FACTS).get(KEPT_CELLS)
 
 
+def has_half_precision(run: RunDirectory) -> bool:
+    """Return whether the policies of a run's elites were rounded to half precision.
+
+    `elites pack --half-precision` rounds them. The run has then kept some of its elites.
+    """
+    facts = files.read_record(run / FACTS, {}, optional=_OPTIONAL_FACTS)
+    return facts.get(HALF_PRECISION, False)
+
+
 def require_policy(run: RunDirectory, cell: int | None) -> None:
     """Raise a ValueError if a reduced run has not kept the policy of a cell."""
     kept = kept_cells(run)
@@ -328,4 +338,5 @@ _OPTIONAL_FACTS = {
     "qd_offset": (int, float),
     "repeatable": bool,
     KEPT_CELLS: ListOf(int),
+    HALF_PRECISION: bool,
 }

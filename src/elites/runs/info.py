@@ -33,7 +33,10 @@ def describe(run: RunDirectory) -> str:
         if offset := facts.get("qd_offset", 0.0):
             lines += _rows(**{"QD offset": f"{offset:g}"})
     if (kept := directories.kept_cells(run)) is not None:
-        lines += _rows(policies=f"kept of the actor and {counted(len(kept), 'elite')}")
+        text = f"kept of the actor and {counted(len(kept), 'elite')}"
+        if directories.has_half_precision(run):
+            text += ", these in half precision"
+        lines += _rows(policies=text)
     lines += _rows(**_progress(run))
     if warning := snapshots.below_offset(run):
         lines += _rows(warning=warning)

@@ -8,7 +8,8 @@ A reduced run has one seed, its actor, and the policies of a few elites spread o
     snapshots/                       the whole archive without its policies, at the last checkpoint
     checkpoints/                     the actor, and the kept elites with their policies
 
-It cannot be resumed, because it has no training state. Needs neither JAX nor the task.
+It cannot be resumed, because it has no training state. JAX and the task are needed only to round
+policies to half precision.
 """
 
 from __future__ import annotations
@@ -54,12 +55,17 @@ class Excerpt(NamedTuple):
     """Arrays [1, ...] of weights.npz: actors, and the archive with all of its elites."""
     cells: list[int]
     """Sorted numbers of the cells whose policies are kept."""
+    rounded: Arrays | None = None
+    """The same arrays with rounded elites, if these are kept instead."""
 
 
-def reduce(run: RunDirectory, folder: Path, elites: int, seed: int | None) -> Excerpt:
+def reduce(
+    run: RunDirectory, folder: Path, elites: int, seed: int | None, half_precision: bool = False
+) -> Excerpt:
     """Write the newest checkpoint of a run to the empty `folder`, reduced, and return what is kept.
 
-    Keeps at most `elites` policies of one seed, by default the one with the highest QD-score.
+    Keeps at most `elites` policies of one seed, by default the one with the highest QD-score. With
+    `half_precision`, they are rounded, and chosen from those that remain elites.
     """
     if elites < 1:
         raise ValueError(f"--elites must be at least 1, got {elites}")
@@ -73,9 +79,15 @@ def reduce(run: RunDirectory, folder: Path, elites: int, seed: int | None) -> Ex
     else:
         index = seed_index(seeds, seed)
     weights = {name: array[index : index + 1] for name, array in arrays.items()}
-    cells = spread(weights["archive.fitness"][0], weights["archive.descriptors"][0], elites)
+    rounded = None
+    if half_precision:
+        from elites.runs import rounding
+
+        rounded = rounding.rounded(run, weights, index, found.iteration)
+    eligible = weights if rounded is None else rounded
+    cells = spread(eligible["archive.fitness"][0], eligible["archive.descriptors"][0], elites)
     cells.sort()
-    excerpt = Excerpt(seeds[index], found.iteration, weights, cells)
+    excerpt = Excerpt(seeds[index], found.iteration, weights, cells, rounded)
     write(run, excerpt, RunDirectory(folder), found.information)
     return excerpt
 
@@ -113,6 +125,8 @@ def write(
     seed, iteration = excerpt.seed, excerpt.iteration
     config = dataclasses.replace(run.config(), seeds=1, first_seed=seed, seed_list=())
     facts = files.read_record(run / FACTS, {}) | {directories.KEPT_CELLS: excerpt.cells}
+    if excerpt.rounded is not None:
+        facts[directories.HALF_PRECISION] = True
     directories.write_json(place / FACTS, facts)
     for name in filter(lambda name: os.path.lexists(run / name), _TABLES):
         _write_rows(run / name, place.path / name, seed)
@@ -164,8 +178,8 @@ def _write_rows(source: Path, target: Path, seed: int) -> None:
 
 def _kept(excerpt: Excerpt) -> dict[str, np.ndarray]:
     """Return the arrays of weights.npz, with the kept elites only."""
-    result = {}
-    for name, array in excerpt.weights.items():
+    result, arrays = {}, excerpt.weights if excerpt.rounded is None else excerpt.rounded
+    for name, array in arrays.items():
         part, _, field = name.partition(".")
         if part == "archive" and field in _EMPTY:
             kept = np.full_like(array, _EMPTY[field])

@@ -60,7 +60,9 @@ def pack(run: RunDirectory, output: Path, training_state: bool) -> int:
     return output.stat().st_size
 
 
-def pack_elites(run: RunDirectory, output: Path, elites: int, seed: int | None) -> Excerpt:
+def pack_elites(
+    run: RunDirectory, output: Path, elites: int, seed: int | None, half_precision: bool = False
+) -> Excerpt:
     """Write a run to the zip file `output`, reduced to some elites, and return what was kept.
 
     See `reducing.reduce` for the arguments. The same run gives the same file, byte by byte.
@@ -71,7 +73,7 @@ def pack_elites(run: RunDirectory, output: Path, elites: int, seed: int | None) 
         directories.replacing(output) as temporary,
         tempfile.TemporaryDirectory(prefix=".packing-", dir=output.absolute().parent) as folder,
     ):
-        excerpt = reducing.reduce(run, Path(folder), elites, seed)
+        excerpt = reducing.reduce(run, Path(folder), elites, seed, half_precision)
         pack_small(RunDirectory(Path(folder)), temporary)
     return excerpt
 
