@@ -118,10 +118,12 @@ def read(folder: Path = FOLDER) -> Data:
     if problems:
         raise ValueError("; ".join(dict.fromkeys(problems)))
     plan, related = Folder(folder).plan(), sources["related"].plan()
+    planned = intended_comparisons(plan, results["planned"], REFERENCE)
+    also = intended_comparisons(related, Results([], []), REFERENCE)
     strongest = Results([g for g in results["related"].groups if g.planned], [])
     return Data(
         recordings,
-        intended=intended_comparisons(plan, results["planned"], REFERENCE),
+        intended=planned | also,
         related_intended=intended_comparisons(related, strongest, STRONGEST),
         **results,
     )
@@ -156,9 +158,10 @@ def seed_columns(recordings: Iterable[Recording]) -> dict[tuple[str, int], tuple
 
 
 def reevaluated(data: Data, group: Group, metric: str, budget: float) -> np.ndarray:
-    """Return a metric [seeds] of the last re-evaluation of each seed of a group, up to a budget.
+    """Return a metric [seeds] of the last re-evaluation of a group, up to a budget.
 
-    Seeds without a re-evaluation are left out.
+    It has all recorded seeds that were re-evaluated then, also those whose curves end too early to
+    be in the group. Seeds without a re-evaluation are left out.
     """
     found = _reevaluations(data, group, budget)
     return np.array([table.reevaluations[metric][row, column] for table, row, column in found
@@ -166,26 +169,32 @@ def reevaluated(data: Data, group: Group, metric: str, budget: float) -> np.ndar
 
 
 def evaluated(data: Data, group: Group, budget: float) -> float | None:
-    """Return the fewest evaluations of a seed at its last re-evaluation, up to a budget.
+    """Return the evaluations of a group at its last re-evaluation up to a budget.
 
-    Returns None if no seed was re-evaluated.
+    That is the last one which all of its seeds have, as far as they were re-evaluated. Returns None
+    if none was.
     """
-    found = _reevaluations(data, group, budget)
-    spent = [float(table.reevaluations["evaluations"][row, 0]) for table, row, _ in found]
-    return min(spent, default=None)
+    columns = seed_columns(r for r in data.recordings if r.path in group.tables)
+    spent = [_spent(columns[key][0]) for key in zip(group.sources, group.seeds, strict=True)]
+    before = [times[times <= budget * (1 + NEAR)] for times in spent]
+    return min((float(times[-1]) for times in before if len(times)), default=None)
 
 
 def _reevaluations(data: Data, group: Group, budget: float) -> list[tuple[Recording, int, int]]:
-    """Return the table, row and column of the last re-evaluation of each seed, up to a budget."""
+    """Return the table, row and column of each seed at the last re-evaluation of a group."""
+    at = evaluated(data, group, budget)
     found = []
     columns = seed_columns(r for r in data.recordings if r.path in group.tables)
-    for key in zip(group.sources, group.seeds, strict=True):
-        table, column = columns[key]
-        spent = table.reevaluations.get("evaluations", np.zeros((0, 1)))[:, 0]
-        rows = np.flatnonzero(spent <= budget * (1 + NEAR))
+    for table, column in columns.values() if at is not None else ():
+        rows = np.flatnonzero(np.abs(_spent(table) - at) <= NEAR * at)
         if len(rows):
             found.append((table, int(rows[-1]), column))
     return found
+
+
+def _spent(recording: Recording) -> np.ndarray:
+    """Return the evaluations at each re-evaluation in a table, an array [n]."""
+    return recording.reevaluations.get("evaluations", np.zeros((0, 1)))[:, 0]
 
 
 def pair(results: Results, task: str, first: str, second: str, metric: str) -> Test | None:

@@ -18,7 +18,7 @@ from elites.study.recorded import Recording
 from elites.study.significance import REFERENCE, Test, corrected
 from elites.study.statistics import Corrected
 from elites.words import counted, duration, listed, ranges, spans
-from results_claims import claims, losses
+from results_claims import claims, losses, relative
 from results_data import (
     EARLY,
     FOLDER,
@@ -66,7 +66,8 @@ def paper(data: Data) -> str:
         rows.append(["**" + title + "**", "20 seeds, 1,000,000", *(_extent(g) for g in groups)])
         for text, metric, index, scale in PAPER_METRICS:
             ours = [_value(data, group, metric, scale) for group in groups]
-            known = "" if index is None else f"{published(task, index) / scale:.3g}"
+            digits = "#.2g" if scale > 1 else ".3g"
+            known = "" if index is None else format(published(task, index) / scale, digits)
             rows.append([text, known, *ours])
     return table(["", "paper", *(f"`{name}`" for name in names)], rows)
 
@@ -94,11 +95,11 @@ def _reevaluated(data: Data, group: Group, metric: str, budget: float, scale: fl
     If that was before the end of its curves, the text says after how many evaluations it was.
     """
     digits = ".2f" if scale > 1 else ".3g"
-    text = spread(reevaluated(data, group, metric, budget), scale, digits)
-    spent = evaluated(data, group, budget)
+    values = reevaluated(data, group, metric, budget)
+    text, spent = spread(values, scale, digits), evaluated(data, group, budget)
     if not text or spent is None or spent >= last(group) * (1 - NEAR):
         return text
-    return f"{text}, after {spent:,.0f}"
+    return f"{text}, {counted(len(values), 'seed')} after {spent:,.0f}"
 
 
 def million(data: Data) -> str:
@@ -383,6 +384,7 @@ def page(data: Data) -> dict[Path, dict[str, str]]:
         **{f"tests {i}": tests(data, *level) for i, level in enumerate(levels(data), start=1)},
         "archives": archives(data),
         "claims": claims(data),
+        "relative": relative(data),
         "losses": losses(data),
         "differences": differences.differences(data),
         "related": related(data),

@@ -169,7 +169,15 @@ def test_p_values_of_the_page_by_hand(scripts, data):
     claim = cells_of(
         scripts.claims.claims(data), "`dcg_me` above `pga_me`", "AntTrap-Omni", "p < 1e-6", "89,856"
     )
-    assert claim[4:] == ["14 and 8", f"{100 * above:.0f} %", cells[6], "**holds**"]
+    assert claim[4:] == ["14 and 8", f"{100 * above:.0f} %", cells[6], "holds, exploratory"]
+    cells = cells_of(
+        scripts.claims.claims(data),
+        "`dcg_me` above `pga_me`",
+        "AntTrap-Omni",
+        "p < 1e-6",
+        "192,256",
+    )
+    assert cells[-1] == "**holds**"  # the budget was planned, and one algorithm was stopped before
 
 
 def test_every_comparison_of_a_claim_occurs_once(scripts):
@@ -254,7 +262,7 @@ def test_archives_are_repeated_exactly(data):
 
 
 @pytest.mark.parametrize(
-    ("spent", "text"), [(995.0, "0.20"), (500.0, "0.20, after 500"), (None, "0.20")]
+    ("spent", "text"), [(995.0, "0.20"), (500.0, "0.20, 1 seed after 500"), (None, "0.20")]
 )
 def test_values_from_before_the_end_of_a_run_say_so(scripts, monkeypatch, spent, text):
     group = Group("walker_uni", "dcg_me", seeds=[0], curves={"evaluations": np.array([[1000.0]])})
@@ -271,6 +279,38 @@ def test_the_last_re_evaluation_of_a_group_by_hand(scripts, data):
     assert scripts.data.evaluated(data, group, 256_000) == max(
         int(r["evaluations"]) for r in rows if int(r["evaluations"]) <= 1.01 * 256_000
     )
+
+
+def test_the_values_of_a_policy_are_those_of_all_seeds_that_were_re_evaluated_then(scripts, data):
+    """The curves of four seeds on Walker-Uni end earlier than those of the other four."""
+    names = [
+        f"walker_uni/dcg_me.seeds_{seeds}.1M.reevaluations" for seeds in ("800-803", "804-807")
+    ]
+    rows = [row for name in names for row in rows_of(name) if row["evaluations"] == "256256"]
+    group = data.full.find("walker_uni", "dcg_me")
+    assert (len(rows), len(group.seeds)) == (8, 4)
+    found = scripts.data.reevaluated(data, group, "actor_descriptor_error", 1_000_000)
+    assert sorted(found) == pytest.approx(
+        sorted(float(row["actor_descriptor_error"]) for row in rows), rel=1e-6
+    )
+    assert "8 seeds after 256,256" in scripts.sections.paper(data)
+
+
+def test_the_improvement_over_pga_me_by_hand(scripts, data):
+    table = scripts.claims.relative(data)
+
+    def median(*names: str) -> float:
+        rows = [row for name in names for row in rows_of(f"hexapod_omni/{name}")]
+        planned = [row for row in rows if row["evaluations"] in ("256000", "256256")]
+        return float(np.median([float(row["qd_score"]) for row in planned]))
+
+    ours = median("dcg_me.seeds_0-3", "dcg_me.seeds_800-803.1M")
+    theirs = median("pga_me.seeds_800-807")
+    cells = cells_of(table, "Hexapod-Omni")
+    assert cells[-1] == f"{100 * (ours / theirs - 1):+.0f} %"
+    found = [float(line.split("|")[-2].strip(" %")) for line in table.splitlines()[2:]]
+    assert found[-2] == pytest.approx(np.mean(found[:4]), abs=1)
+    assert found[-1] == 82
 
 
 def test_errors_of_new_processes_are_in_the_table_of_files(scripts, data):
