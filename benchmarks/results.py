@@ -22,6 +22,7 @@ import results_adding as adding
 import results_data
 import results_figures
 import results_sections
+from elites import files
 from elites.files import RunError
 from elites.words import one_line
 from results_data import FOLDER, ROOT
@@ -38,25 +39,29 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
     try:  # everything is checked before something is written
+        if options.check and (options.add or options.thin):
+            raise ValueError("--check writes nothing. Give it without --add and --thin")
         runs = [adding.addable(path, options.unknown_source, options.new_process)
                 for path in options.add]  # fmt: skip
         groups = adding.joined(runs)
         tables = {path: adding.thinned(adding.metrics_of(path)) for path in options.thin}
-        for group in groups:
-            print(adding.add(FOLDER, group, options.new_process))
+        for path in adding.record(FOLDER, groups, options.new_process) if groups else ():
+            print(path)
         for path, rows in tables.items():
             adding.write_rows(path, rows)
+        return write_pages(options.check)
     except (ValueError, OSError, RunError) as error:
         print(f"results.py: {one_line(error)}", file=sys.stderr)
         return 2
-    return write_pages(options.check)
 
 
 def write_pages(check: bool) -> int:
     """Write the pages and the figures, and return the exit code.
 
-    With `check`, only says which pages do not agree with the tables.
+    With `check`, only says which pages do not agree with the tables. Raises a ValueError or
+    RunError if a recorded table is damaged, or if a page has no place for a section.
     """
+    adding.check_folder(FOLDER)
     data = results_data.read()
     sections = results_sections.page(data)
     stale = [path for path, texts in sections.items() if replaced(path, texts) != text_of(path)]
@@ -75,7 +80,7 @@ def write_pages(check: bool) -> int:
 
 def text_of(path: Path) -> str:
     """Return the text of a page."""
-    return path.read_text("utf-8")
+    return files.read_text(path, error=ValueError, follow=True)
 
 
 def replaced(path: Path, sections: dict[str, str]) -> str:

@@ -183,9 +183,11 @@ def evaluated(data: Data, group: Group, budget: float) -> float | None:
 def _reevaluations(data: Data, group: Group, budget: float) -> list[tuple[Recording, int, int]]:
     """Return the table, row and column of each seed at the last re-evaluation of a group."""
     at = evaluated(data, group, budget)
+    if at is None:
+        return []
     found = []
     columns = seed_columns(r for r in data.recordings if r.path in group.tables)
-    for table, column in columns.values() if at is not None else ():
+    for table, column in columns.values():
         rows = np.flatnonzero(np.abs(_spent(table) - at) <= NEAR * at)
         if len(rows):
             found.append((table, int(rows[-1]), column))

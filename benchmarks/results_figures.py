@@ -94,11 +94,16 @@ def _rounded(values: Any) -> str:
 
 
 def _recorded_digest(path: Path) -> str | None:
-    """Return the digest that was written into an image, or None if there is no such image."""
-    if not path.exists():
+    """Return the digest that was written into an image.
+
+    Returns None if there is no such image, or if it cannot be read.
+    """
+    try:
+        with Image.open(path) as image:
+            image.load()  # the header of a damaged image may be whole
+            return image.info.get("Description")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         return None
-    with Image.open(path) as image:
-        return image.info.get("Description")
 
 
 def _curves(groups: Sequence[Group], labels: Sequence[str], task: str | None) -> Any:

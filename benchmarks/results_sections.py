@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 import results_differences as differences
 import results_progress as progress
+from elites.files import Fields, RunError, check_record, read_json
 from elites.study.groups import NEAR, Columns, Group, Results
 from elites.study.markup import p_text
 from elites.study.recorded import Recording
@@ -350,10 +350,17 @@ def _error(recording: Recording, found: Columns) -> str:
 def _last_session(recording: Recording) -> dict[str, Any]:
     """Return versions, source and device of a recorded run, from the file beside its table.
 
-    Returns an empty dictionary if there is no such file.
+    Returns an empty dictionary if there is no such file. Raises a RunError if it is damaged.
     """
     path = recording.path.with_suffix(".environment.json")
-    return json.loads(path.read_text("utf-8"))[-1] if path.exists() else {}
+    if not path.exists():
+        return {}
+    sessions = read_json(path, follow=True)
+    if not isinstance(sessions, list) or not sessions:
+        raise RunError(f"{path}: damaged: not a list of sessions. Restore the file or remove it")
+    text = (str, type(None))
+    fields: Fields = {"elites": str, "jax": str, "device": str, "commit": text, "source": text}
+    return check_record(sessions[-1], f"{path}, last session", {}, optional=fields)
 
 
 def _device(recording: Recording) -> str:

@@ -26,19 +26,28 @@ for _number in (signal.SIGINT, signal.SIGTERM):
 
 
 def main() -> int:
-    """Run the command of the command line, and return the exit code of the process."""
+    """Run the command of the command line, and return the exit code of the process.
+
+    From its return on, the process ignores signals, so that they do not change the exit code.
+    """
     from elites import output
     from elites.runs import signals
 
-    signals.end_on_signals()
-    output.prepare()
-    from elites import cli
-
+    code = None
     try:
+        signals.end_on_signals()
+        output.prepare()
+        from elites import cli
+
         code = cli.main()
+        signals.ignore_signals()  # here, because a signal may still interrupt this call
+    except signals.Interrupted as error:  # before or after the command, which catches its own
+        if code is None:
+            output.complain("interrupted")
+            code = error.code
     finally:
+        signals.ignore_signals()  # also after an error
         output.finish()
-    signals.exit_on_signals(code)
     return code
 
 

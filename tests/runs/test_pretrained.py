@@ -117,6 +117,16 @@ def test_wrong_options_of_pack_are_refused(conditioned, tmp_path, options, reaso
     assert not list(tmp_path.iterdir())
 
 
+def test_a_model_has_no_training_state_so_leaving_it_out_changes_nothing(
+    conditioned, packed, tmp_path
+):
+    options = ("--elites", KEPT, "--no-training-state", "--output", tmp_path / "again.zip")
+    succeed("pack", conditioned, *options)
+    assert (tmp_path / "again.zip").read_bytes() == packed.read_bytes()
+    told = re.sub("[│\\s]+", " ", elites("pack", "--help", apart=True).stdout)
+    assert "With --elites, the file never has them." in told
+
+
 def test_rounded_elites_have_the_results_of_their_rounded_policies(conditioned, tmp_path):
     file, model = tmp_path / "half.zip", tmp_path / "half"
     options = ("--elites", 90, "--half-precision", "--seed", 1)
@@ -199,6 +209,34 @@ def test_every_command_that_reads_runs_takes_a_model(packed, model, cache, tmp_p
         loaded.archive.policies, weights(model)["archive.policies"][0, loaded.archive.cells]
     )
     assert "has no training state" in complaint(elites("resume", installed), 1)
+
+
+@pytest.mark.parametrize("tables", ["none", "of another iteration", "of this iteration"])
+def test_figures_of_kept_elites_are_never_stored_as_those_of_the_run(conditioned, tmp_path, tables):
+    """A stopped run may have no tables, or those of an evaluation before it was resumed."""
+    run = Path(shutil.copytree(conditioned, tmp_path / "run", symlinks=True))
+    (run / "summary.md").unlink()
+    if tables == "none":
+        shutil.rmtree(run / "evaluation")
+    elif tables == "of another iteration":
+        for file in (run / "evaluation").iterdir():
+            file.write_text(re.sub(r"(?m)^(\d+),9,", r"\1,4,", file.read_text()))
+    succeed("pack", run, "--elites", KEPT, "--output", tmp_path / "model.zip")
+    model = tmp_path / "model"
+    succeed("unpack", tmp_path / "model.zip", "--output", model)
+    before = contents(model / "evaluation")
+    told = succeed("evaluate", model).stdout
+    assert contents(model / "evaluation") == before
+    assert (model / "evaluation").exists() == (tables != "none")
+    assert len(rows(model / "evaluation_000000009" / "cells.csv")) == KEPT
+    note = f"These are figures of the {KEPT} elites that this run has kept"
+    whole = f". Those of the whole archive, from {{}}: {model / 'evaluation' / 'metrics.csv'}"
+    expected = {
+        "none": note,
+        "of another iteration": note + whole.format("iteration 4"),
+        "of this iteration": note + whole.format("training"),
+    }
+    assert told.splitlines()[-1] == expected[tables]
 
 
 def test_a_model_warns_of_cells_whose_elite_it_has_not_kept(packed, model, conditioned, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -130,3 +131,122 @@ def test_other_commands_end_with_a_signal(hook, tmp_path):
     process = started("tasks", "ant_omni", environ=environ)
     _, err = process.communicate()
     assert (process.returncode, err) == (143, "elites: interrupted\n")
+
+
+# ------------------------------------------------------------------------- at the end of a command
+
+# Runs the command `elites` as its script does. It sends a signal to its own process at a moment
+# before or after the work, so that the moment does not depend on the speed of the machine.
+ENDING = """
+import atexit, os, signal, sys
+from elites import cli, output
+from elites.__main__ import main
+from elites.cli import study, train
+
+moment, number, *sys.argv[1:] = sys.argv[1:]
+command, over = cli.main, False
+
+def send(kill=os.kill, process=os.getpid(), number=int(number)):
+    kill(process, number)
+
+def watched():
+    global over
+    code = command()
+    over = True
+    if moment == "return":
+        send()
+    return code
+
+def before(place, name):
+    real = getattr(place, name)
+    def call(*given):
+        if over:
+            setattr(place, name, real)
+            send()
+        return real(*given)
+    setattr(place, name, call)
+
+def said(text):
+    output.say(text)
+    study.say = train.say = output.say
+    send()
+
+class Last:
+    def __del__(self, send=send):
+        send()
+
+cli.main = watched
+if moment == "start":
+    over = True
+    before(output, "prepare")
+elif moment == "last line":
+    study.say = train.say = said
+elif moment == "output":
+    before(output, "finish")
+elif moment == "handlers":
+    before(signal, "signal")
+elif moment == "exit functions":
+    atexit.register(send)
+elif moment == "modules":  # they are removed after Python has removed its handlers
+    last = Last()
+sys.exit(main())
+"""
+
+
+def ended(moment: str, number: int, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Return how a command ends that gets a signal at a moment before or after its work."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as a terminal starts it
+    try:
+        words = [moment, str(int(number)), *map(str, arguments)]
+        return subprocess.run([sys.executable, "-c", ENDING, *words], env=environment(),
+                              capture_output=True, text=True, check=False)  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+AFTER = ["output", "handlers", "exit functions", "modules"]
+
+
+@pytest.mark.parametrize("place", range(len(AFTER)))
+def test_a_signal_after_a_command_does_not_change_its_exit_code(place):
+    moment, number = AFTER[place], (signal.SIGINT, signal.SIGTERM)[place % 2]
+    done = ended(moment, number, "algorithms")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "dcg_me" in done.stdout
+    failed = ended(moment, number, "algorithms", "nothing")
+    assert failed.returncode == 2
+    (line,) = failed.stderr.splitlines()
+    assert line.startswith("elites: ")
+
+
+def test_a_signal_just_before_a_command_ends_it():
+    done = ended("start", signal.SIGTERM, "algorithms")
+    assert (done.returncode, done.stdout, done.stderr) == (143, "", "elites: interrupted\n")
+
+
+PLAN = """
+tasks = ["point_omni"]
+algorithms = ["me"]
+seeds = 1
+preset = "smoke"
+"""
+
+
+def test_a_signal_after_the_last_line_of_a_study_comes_too_late(tmp_path):
+    plan, path = tmp_path / "plan.toml", tmp_path / "study"
+    plan.write_text(PLAN)
+    succeed("study", plan, "--output", path, apart=True)
+    for moment in ("last line", "return", *AFTER):
+        done = ended(moment, signal.SIGINT, "study", plan, "--output", path)
+        assert done.returncode == 0, (moment, done.returncode, done.stderr)
+        assert done.stderr == "point_omni-me-seeds-0-0: done (100 % done)\n", moment
+        assert done.stdout.splitlines()[-1].startswith("1 run done: ")
+
+
+def test_a_signal_after_the_first_line_about_a_trained_run_comes_too_late(tmp_path):
+    path = tmp_path / "run"
+    done = ended("last line", signal.SIGTERM, "train", *POINT, "--output", path)
+    assert done.returncode == 0, done.stderr
+    assert "interrupted" not in done.stderr
+    assert "finished after" in done.stdout
+    assert "QD-score, re-evaluated" in done.stdout

@@ -90,6 +90,7 @@ def test_a_received_run_runs_no_code(received, tmp_path):
         ("evaluate", run),
         ("resume", run, "--evaluations", 352),
         ("distil", run),
+        ("pack", run, "--elites", 2, "--half-precision", "--output", tmp_path / "model.zip"),
     ):
         done = elites(*arguments)
         line = complaint(done, 2)
@@ -132,6 +133,7 @@ def test_info_and_plot_never_run_the_file(received, tmp_path):
     succeed("info", run)
     succeed("plot", run)
     succeed("pack", run, "--output", tmp_path / "run.zip")
+    succeed("pack", run, "--elites", 2, "--output", tmp_path / "model.zip")
     assert not has_run(task)
     task.unlink()
     succeed("info", run)
@@ -142,7 +144,7 @@ def test_every_command_for_runs_asks_or_never_runs_the_file():
     for name, function in COMMANDS.items():
         parameters = inspect.signature(function).parameters
         takes_runs = "run" in parameters or "runs" in parameters
-        never = name in ("info", "plot", "pack")
+        never = name in ("info", "plot")
         assert ("trust_task" in parameters) == (takes_runs and not never), name
 
 
@@ -268,6 +270,42 @@ def test_a_yes_on_a_terminal_is_trust(received, tmp_path):
     assert has_run(task)
     assert len(records(tmp_path)) == 1
     succeed("evaluate", run)
+
+
+def test_pack_needs_trust_only_to_round_policies(received, tmp_path, monkeypatch):
+    task, run = received
+    trust.record(f"{task}:paid")
+    task.write_text(TASK + "\n# a comment\n")
+    stranger(monkeypatch)
+    file = tmp_path / "model.zip"
+    half = ("pack", run, "--elites", 2, "--half-precision", "--output", file)
+    line = complaint(elites(*half), 2)
+    assert f"{task}, which changed since you trusted it" in line
+    assert line.endswith("repeat with --trust-task (in Python: trust_task=True)")
+    for options in (("--elites", 2), ()):
+        done = elites("pack", run, *options, "--trust-task", "--output", file)
+        assert "--trust-task is for --half-precision" in complaint(done, 2)
+    assert not has_run(task)
+    assert not file.exists()
+    code, shown = answered(half, b"n\n")
+    assert code == 2, shown
+    assert not has_run(task)
+    assert not file.exists()
+    succeed(*half, "--trust-task")
+    assert has_run(task)
+    file.unlink()
+    stranger(monkeypatch)
+    succeed(*half)  # the contents are trusted from now on
+
+
+def test_a_yes_on_a_terminal_lets_pack_round_policies(received, tmp_path):
+    task, run = received
+    file = tmp_path / "model.zip"
+    half = ("pack", run, "--elites", 2, "--half-precision", "--output", file)
+    code, shown = answered(half, b"y\n")
+    assert code == 0, shown
+    assert has_run(task)
+    assert file.exists()
 
 
 def test_the_question_shows_no_control_characters(received, tmp_path):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from elites.core.hyperparameters import Hyperparameters
 from elites.files import RunError
+from elites.runs.config import Config
 from elites.study import collect, recorded
+from elites.study.comparison import comparison_point
 from elites.study.groups import SeedResults, distinct
 from elites.study.plan import Plan
 from elites.study.recorded import Folder
@@ -210,7 +214,7 @@ def test_the_report_says_what_is_missing_and_compares_where_all_are(folder):
     assert "Corrected for 1 comparison: dcg_me against the other algorithms on 1 task." in text
     # Two algorithms are tested after the most evaluations that both have.
     section = text[text.index("<h4>QD-score</h4>") :]
-    for name, after in (("pga_me", "500"), ("dcg_me, discount 0.9, lengthscale 0.48", "1,000")):
+    for name, after in (("pga_me", "500"), ("dcg_me, discount 0.9, lengthscale 0.48", "the end")):
         row = rf"<th scope='row'>{name}</th>(<td>[^<]*</td>){{6}}<td>{after}</td>"
         assert re.search(row, section)
     assert "recorded tables pga_me.seeds_0-1.csv, pga_me.seeds_1-3.1M.csv" in text
@@ -283,7 +287,100 @@ def test_the_evaluation_of_a_new_process_counts_if_it_is_the_last(folder):
     assert recording().reevaluations["qd_score"].tolist() == [[1, 2]]
     write_beside(table, "new_process", new, ["0,11,9,3,0", "1,11,9,4,0"])
     with pytest.raises(RunError, match=r"new_process\.csv: is of iteration 11, which me\.seeds"):
-        _ = recording().reevaluations
+        _ = dataclasses.replace(recording(), unreadable=()).new_process
+
+
+def test_a_damaged_re_evaluation_is_named_and_the_rest_of_the_run_is_shown(folder):
+    table = write(folder, "arm_reach/me.seeds_0-1", range(2), 1000)
+    own = "iteration,seed,evaluations,qd_score,descriptor_error"
+    good = write_beside(table, "reevaluations", own, ["9,0,1000,1,0.5", "9,1,1000,2,0.5"])
+    damaged = write_beside(table, "new_process", "garbage", [])
+    other = write(folder, "arm_reach/pga_me.seeds_0-1", range(2), 1000)
+    also = write_beside(other, "reevaluations", "garbage", [])
+    results = collect.collect(Folder(folder))
+    assert [text.split(": ")[0] for text in results.problems] == [str(damaged), str(also)]
+    found = results.find("arm_reach", "me")
+    assert found is not None
+    assert good.exists()
+    assert found.final["descriptor_error"].tolist() == [0.5, 0.5]
+    assert found.curves["qd_score"].shape[1] == 2
+    succeed("report", folder)
+    assert f"<li>{damaged}: " in (folder / "report" / "report.html").read_text()
+
+
+def test_the_archive_with_the_highest_qd_score_above_the_offset_is_shown(folder):
+    """Seed 0 has the higher sum of fitness, but seed 1 has more elites above the offset."""
+    text = (folder / "plan.toml").read_text()
+    (folder / "plan.toml").write_text(f"{text}[hp]\nqd_offset = -10.0\n")
+    rows = ["seed,cell,fitness,descriptor_0,descriptor_1",
+            "0,3,-1,0.1,0.2", "1,3,-2,0.1,0.2", "1,7,-3,0.3,0.4"]  # fmt: skip
+    (folder / "point_omni" / "dcg_me.seeds_0-3.cells.csv").write_text("\n".join(rows) + "\n")
+    found = group(folder, "dcg_me")
+    assert found.archive_seed == 1
+    assert found.facts["qd_offset"] == -10
+
+
+def test_an_archive_has_the_cells_of_its_own_configuration(folder):
+    rows = ["seed,cell,fitness,descriptor_0,descriptor_1", "2,7,2.5,0.3,0.4"]
+    stem = folder / "point_omni" / "dcg_me.seeds_0-3"
+    Path(f"{stem}.cells.csv").write_text("\n".join(rows) + "\n")
+    hp = Hyperparameters(cells=16)
+    config = Config(task="point_omni", algorithm="dcg_me", seeds=4, evaluations=1000, hp=hp)
+    Path(f"{stem}.config.json").write_text(json.dumps(config.to_json()))
+    found = group(folder, "dcg_me")
+    assert found.archive is not None
+    assert found.archive["centroids"].shape == (16, 2)
+
+
+def test_a_report_does_not_execute_the_file_of_a_task(folder, tmp_path):
+    """Tables of a task in a file are shown without the file, and without archives."""
+    (folder / "plan.toml").write_text(
+        f'tasks = ["{tmp_path}/gone.py:mine"]\nalgorithms = ["me"]\nseeds = 2\nevaluations = 1000\n'
+    )
+    table = write(folder, "mine/me.seeds_0-1", range(2), 1000)
+    cells = write_beside(
+        table, "cells", "seed,cell,fitness,descriptor_0,descriptor_1", ["0,1,2,3,4"]
+    )
+    results = collect.collect(Folder(folder))
+    assert results.problems == [
+        f"{cells}: archives of {tmp_path}/gone.py:mine cannot be drawn from tables, because a "
+        "report does not execute the file of a task"
+    ]
+    found = results.find("mine", "me")
+    assert found is not None
+    assert found.finished == 2
+
+
+def test_finished_parts_with_the_same_budget_are_compared_at_the_end(tmp_path):
+    """One plan names the budget that the preset has in the other. Each has two of the seeds."""
+    small = dataclasses.replace(SMALL, seeds=2)
+    theirs = dataclasses.replace(small, first_seed=2, evaluations=small.budget("point_omni"))
+    first, second = (study(tmp_path / n, p, known) for n, p in (("1", small), ("2", theirs)))
+    results = collect.collect(first, second)
+    assert [(g.label, g.finished, g.stopped) for g in results.groups] == [
+        ("me", 4, []),
+        ("pga_me", 4, []),
+    ]
+    point = comparison_point(results.of("point_omni"))
+    assert point is not None
+    assert point.text == "at the end"
+
+
+def test_results_outside_the_plan_that_were_stopped_early_are_named_and_shorten_no_table(folder):
+    (folder / "point_omni" / "pga_me.seeds_0-1.csv").unlink()
+    write(folder, "point_omni/pga_me.seeds_0-3", range(4), 1000)
+    write(folder, "point_omni/me.seeds_0-3", range(4), 1000)
+    write(folder, "point_omni/dcrl_me.seeds_0-1", range(2), 300)
+    results = collect.collect(Folder(folder))
+    assert [g.label for g in results.unfinished if g.task == "point_omni"] == ["dcrl_me"]
+    assert "dcrl_me" not in [g.label for g in results.tabled("point_omni")]
+    succeed("report", folder)
+    text = (folder / "report" / "report.html").read_text()
+    assert (
+        "<td>dcrl_me</td><td>not in the plan, results of seeds 0 to 1 after 300 evaluations</td>"
+        in text
+    )
+    assert "<h3>Metrics at the end" in text
 
 
 def test_a_study_with_other_settings_is_not_joined(tmp_path):

@@ -62,13 +62,14 @@ def test_an_algorithm_outside_the_plan_that_was_stopped_early_is_compared_where_
     finished.planned, finished.finished = range(8), 8
     finished.final = {"qd_score": finished.curves["qd_score"][-1]}
     stopped = group("a, discount 0.9", [500])
-    stopped.planned = ()
+    stopped.planned, stopped.stopped = (), list(range(8))
     found = significance.tested(finished, stopped, "qd_score")
     assert found is not None
     assert found.evaluations == 500
     assert found.first[0] == finished.curves["qd_score"][0, 0]
     # Once it is finished as well, both are compared at the end.
     stopped.finished, stopped.final = 8, {"qd_score": stopped.curves["qd_score"][-1]}
+    stopped.stopped = []
     found = significance.tested(finished, stopped, "qd_score")
     assert found is not None
     assert found.evaluations is None

@@ -56,12 +56,23 @@ def evaluate(
     if note := evaluation.note(directory):
         print(note)
     print(f"tables: {folder / 'metrics.csv'}, {folder / 'cells.csv'}")
-    kept = directories.kept_cells(directory)
-    if kept is not None and folder != directory.evaluation:
-        print(
-            f"These are figures of the {counted(len(kept), 'elite')} that this run has kept. Those "
-            f"of the whole archive, from training: {directory.evaluation / 'metrics.csv'}"
-        )
+    if (kept := directories.kept_cells(directory)) is not None:
+        print(_about_kept(directory, len(kept), iteration))
+
+
+def _about_kept(directory: RunDirectory, count: int, iteration: int | None) -> str:
+    """Return the note below the results of a reduced run, which has kept `count` elites.
+
+    It names the table of the whole archive, if there is one. `iteration` is that of the results.
+    """
+    from elites.runs import evaluation
+
+    text = f"These are figures of the {counted(count, 'elite')} that this run has kept"
+    whole = evaluation.iteration_of(directory.evaluation)
+    if whole is None:
+        return text
+    when = "from training" if whole == iteration else f"from iteration {whole}"
+    return f"{text}. Those of the whole archive, {when}: {directory.evaluation / 'metrics.csv'}"
 
 
 def _interpolate(directory: RunDirectory, checkpoint: int | None, points: int) -> None:

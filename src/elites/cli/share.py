@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from elites.cli.common import RunPath, program, shown
+from elites.cli.common import RunPath, program, shown, trusted_config
 from elites.runs import directory as directories
 from elites.words import amount, counted, quoted
 
@@ -20,6 +20,7 @@ def pack(
     elites: Annotated[int | None, shown("INT", "all")] = None,
     seed: Annotated[int | None, shown("INT", "the one with the highest QD-score")] = None,
     half_precision: bool = False,
+    trust_task: bool = False,
 ) -> None:
     """Write a run to one zip file, to share it.
 
@@ -28,16 +29,21 @@ def pack(
     Args:
         run: Run directory.
         output: File to write.
-        training_state: Include the replay buffer and optimisers, which only resuming needs.
+        training_state: Include the replay buffer and optimisers, which only resuming needs. With
+            --elites, the file never has them.
         elites: Keep the actor and at most this many elites of one seed, spread over the archive.
         seed: With --elites, the seed to keep.
         half_precision: With --elites, round policies to half precision, which halves the file.
             Elites are kept that still reach their cell with 95 % of their fitness.
+        trust_task: With --half-precision, run the file of the task or algorithm that the run names,
+            and remember its contents as trusted. Needed for runs of other people.
     """
     from elites.runs import downloading, sharing
 
     directory, named = directories.existing(run), _named(run)
     target = output or named.with_name(f"{named.name}.zip")
+    if trust_task and not half_precision:
+        raise ValueError("--trust-task is for --half-precision. Without it, packing runs no code")
     if elites is None:
         for name, given in (("--seed", seed is not None), ("--half-precision", half_precision)):
             if given:
@@ -45,6 +51,8 @@ def pack(
         size = sharing.pack(directory, target, training_state)
         print(f"{target}: {amount(size)}")
         return
+    if half_precision:
+        trusted_config(directory, trust_task)  # policies are evaluated again
     kept = sharing.pack_elites(directory, target, elites, seed, half_precision)
     what = f"{counted(len(kept.cells), 'elite')} of seed {kept.seed}, iteration {kept.iteration}"
     print(f"{target}: {what}, {amount(target.stat().st_size)}")

@@ -77,20 +77,20 @@ def reevaluate(run: RunDirectory, checkpoint: int | None = None) -> Path:
     `checkpoint` is the iteration of the checkpoint, by default the newest one. The tables are
     written to `evaluation/` if `checkpoint` is not given, the checkpoint is still the newest when
     they are written, and no other process is training the run. Otherwise they go to a directory
-    with the iteration in its name. So do the tables of a reduced run, which keeps those of the
-    whole archive.
+    with the iteration in its name. So do the tables of a reduced run: `evaluation/` is only for
+    tables of the whole archive.
     """
     from elites.runs import job, saved
 
-    folder = run.evaluation if checkpoint is None else apart(run, checkpoint)
+    separate = checkpoint is not None or directories.kept_cells(run) is not None
     with job.memory_errors_explained():
         results, iteration = saved.load_checkpoint(run, checkpoint)
+        folder = apart(run, iteration) if separate else run.evaluation
         folder.mkdir(exist_ok=True)  # fails early if it cannot be written
         again = results.reevaluate()
     with lock.locked_if_free(run.path) as is_free:
         newest = [int(place.name) for place in checkpoints.complete(run.checkpoints)[-1:]]
-        whole = directories.kept_cells(run) is not None and has_tables(run, iteration)
-        if not is_free or newest != [iteration] or whole:
+        if not is_free or newest != [iteration]:
             folder = apart(run, iteration)
         write(folder, results, again, iteration)
     return folder

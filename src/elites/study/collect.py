@@ -171,7 +171,7 @@ def _add_recordings(found: _Collection, folder: Folder, plan: Plan) -> None:
     the plan does not have are left out.
     """
     by_group: dict[tuple[str, str], list[Recording]] = {}
-    tasks = {short_name(task) for task in plan.tasks}
+    tasks = {short_name(task): task for task in plan.tasks}
     for recording in folder.read(found.problems):
         if recording.task in tasks:
             by_group.setdefault((recording.task, recording.label), []).append(recording)
@@ -184,28 +184,24 @@ def _add_recordings(found: _Collection, folder: Folder, plan: Plan) -> None:
         found.parts[task, label] += recorded.parts_for(recordings, budget)
         for recording in recordings:
             try:
-                _keep_recorded_archive(group, recorded.archive(recording, hp))
-            except (RunError, OSError) as error:
+                _keep_recorded_archive(group, recorded.archive(recording, tasks[task], hp))
+            except (RunError, OSError, ValueError) as error:
                 found.problems.append(str(error))
 
 
 def _keep_recorded_archive(group: Group, found: recorded.Archive | None) -> None:
-    """Store a recorded archive in its group, if its fitness has a larger sum than the stored one.
+    """Store a recorded archive in its group, if its QD-score is higher than that of the stored one.
 
     `found` is None if there is no recorded archive.
     """
     if found is None:
         return
-    stored = group.archive
-    if stored is None or _sum(found.arrays) > _sum(stored):
-        group.facts, group.archive, group.archive_seed = found.facts, found.arrays, found.seed
+    facts, stored = found.facts | group.facts, group.archive
+    scores = [snapshots.qd_score(a["fitness"][0], facts) for a in (found.arrays, stored) if a]
+    if stored is None or scores[0] > scores[1]:
+        group.archive, group.archive_seed = found.arrays, found.seed
         group.archive_evaluations = found.evaluations
-
-
-def _sum(archive: dict[str, np.ndarray]) -> float:
-    """Return the sum of the fitness of an archive's elites."""
-    fitness = archive["fitness"]
-    return float(fitness[np.isfinite(fitness)].sum())
+    group.facts = facts
 
 
 # ------------------------------------------------------------------------------ other programs

@@ -34,7 +34,7 @@ def comparison_point(groups: Sequence[Group]) -> Point | None:
     """
     one_budget = len({budget for group in groups for budget in group.budgets}) == 1
     if one_budget and all(
-        not g.imported and not g.missing and g.finished == len(g.planned or g.seeds) for g in groups
+        not g.imported and g.finished and not g.missing and not g.stopped for g in groups
     ):
         values = {
             metric: {

@@ -99,6 +99,8 @@ class Group:
     """Number of seeds whose runs are finished, planned ones and others."""
     missing: list[int] = dataclasses.field(default_factory=list)
     """Planned seeds whose runs are not finished."""
+    stopped: list[int] = dataclasses.field(default_factory=list)
+    """Seeds that have begun but are not finished, planned ones and others."""
     budgets: set[int] = dataclasses.field(default_factory=set)
     """Budgets of its runs, in evaluations. There are several if some runs were trained longer."""
     curves: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
@@ -135,6 +137,7 @@ class Group:
         self.curves = joined([part.curves for part in begun])
         done = [part for part in kept if part.final is not None]
         self.finished = sum(len(part.seeds) for part in done)
+        self.stopped = [seed for part in begun if part.final is None for seed in part.seeds]
         # Seeds of a source that draws other random numbers are not those of the plan.
         have = {key for part in done for key in part.keys}
         self.missing = [seed for seed in self.planned if ("", seed) not in have]
@@ -174,8 +177,17 @@ class Results:
 
     @property
     def unfinished(self) -> list[Group]:
-        """Groups of which planned seeds are not finished. Imported groups have no planned seeds."""
-        return [group for group in self.groups if group.missing]
+        """Groups of which planned seeds or others that have begun are not finished."""
+        return [group for group in self.groups if group.missing or group.stopped]
+
+    def tabled(self, task: str) -> list[Group]:
+        """Return the groups of a task for its table, which compares them after one budget.
+
+        An algorithm outside the plan that was stopped early would shorten all others, so it is left
+        out.
+        """
+        groups = self.of(task)
+        return [g for g in groups if g.planned or not g.stopped] or groups
 
 
 def tasks_of(groups: Sequence[Group]) -> list[str]:

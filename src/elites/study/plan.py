@@ -164,11 +164,12 @@ BUILT_IN: dict[str, Plan] = {
 }
 
 
-def read(name: str) -> Plan:
+def read(name: str, saved: bool = False) -> Plan:
     """Return the plan called `name`: a built-in plan, or one that is read from a TOML file.
 
-    Raises a ValueError if there is neither a plan nor a file of that name, or if the file has a
-    mistake.
+    The files of a user's own tasks and algorithms must exist, unless the plan is `saved` beside
+    results. Raises a ValueError if there is neither a plan nor a file of that name, or if the file
+    has a mistake.
     """
     path = Path(name)
     if name in BUILT_IN:
@@ -183,15 +184,14 @@ def read(name: str) -> Plan:
     if path.is_dir():
         raise ValueError(f"{name}: a directory, but a plan is a TOML file")
     values = files.read_toml(path)
-    return from_values(values, name, files.read_text(path, error=ValueError, follow=True))
+    return from_values(values, name, files.read_text(path, error=ValueError, follow=True), saved)
 
 
 def from_values(values: Mapping[str, Any], where: str, text: str = "", saved: bool = False) -> Plan:
     """Return the plan that has `values` as its fields. Raises a ValueError if one is wrong.
 
     `where` is the name of the plan's file and `text` its contents. They are used to name the line
-    of a mistake. The files of a user's own tasks and algorithms must exist, unless the plan is that
-    of a `saved` study.
+    of a mistake. `saved` is as in `read`.
     """
 
     def refusal(what: str, *words: str) -> ValueError:

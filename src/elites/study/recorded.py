@@ -4,7 +4,7 @@
     TASK/ALGORITHM[.SETTING...].seeds_A-B[.BUDGET][.source_COMMIT].csv  metrics.csv of a run
     TASK/....reevaluations.csv          its reevaluations.csv
     TASK/....cells.csv                  its evaluation/cells.csv
-    TASK/....new_process.csv            its evaluation/metrics.csv, written by `elites evaluate`
+    TASK/....new_process.csv            metrics.csv of `elites evaluate` in a new process
 
 Tables of other kinds have other words before `.csv`, and are not read here. A setting is a
 hyperparameter that differs from the plan's, as in `dcrl_me.discount_0.9.seeds_100-105.csv`. The
@@ -24,10 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from elites import files, references
 from elites.core.hyperparameters import Hyperparameters
 from elites.files import RunError
 from elites.names import short_name
 from elites.runs import logs
+from elites.runs.config import Config
 from elites.study import plan as plans
 from elites.study.groups import NEAR, Columns, SeedResults
 
@@ -52,6 +54,8 @@ class Recording:
     """Arrays [n, seeds], keyed by column."""
     source: str = ""
     """Name of the source code, if it draws other random numbers than the current one."""
+    unreadable: tuple[str, ...] = ()
+    """Kinds of other tables that are damaged, and left out."""
 
     @property
     def seeds(self) -> list[int]:
@@ -70,7 +74,7 @@ class Recording:
     @functools.cached_property
     def own_reevaluations(self) -> Columns:
         """Arrays [n, seeds] of the re-evaluations that the run made, empty if there are none."""
-        return self._read("reevaluations")
+        return self._read("reevaluations", ("evaluations",))
 
     @functools.cached_property
     def new_process(self) -> Columns:
@@ -78,7 +82,7 @@ class Recording:
 
         They have the names of `own_reevaluations`.
         """
-        found = self._read("new_process")
+        found = self._read("new_process", ("reevaluated_qd_score", "descriptor_error"))
         if not len(found.get("iteration", ())):
             return {}
         row = np.flatnonzero(self.metrics["iteration"][:, 0] == found["iteration"][0, 0])
@@ -103,10 +107,29 @@ class Recording:
             return own
         return {name: np.concatenate([own[name], new[name]]) for name in own if name in new}
 
-    def _read(self, kind: str) -> Columns:
-        """Return another table of the run as arrays [n, seeds], empty if it does not exist."""
+    def _read(self, kind: str, needed: Sequence[str]) -> Columns:
+        """Return another table of the run as arrays [n, seeds], empty if it does not exist.
+
+        Raises a RunError if it lacks a column of `needed`.
+        """
         path = self.table(kind)
-        return logs.read_metrics(path, len(self.seeds)) if path.exists() else {}
+        if kind in self.unreadable or not path.exists():
+            return {}
+        return logs.read_metrics(path, len(self.seeds), needed)
+
+    def without_damage(self, problems: list[str]) -> Recording:
+        """Return the recording without its damaged re-evaluations.
+
+        Messages about them are appended to `problems`.
+        """
+        found = []
+        for kind, name in (("reevaluations", "own_reevaluations"), ("new_process", "new_process")):
+            try:
+                getattr(self, name)
+            except (RunError, OSError) as error:
+                problems.append(str(error))
+                found.append(kind)
+        return dataclasses.replace(self, unreadable=tuple(found)) if found else self
 
     def part(self, budget: int) -> SeedResults:
         """Return the results of the run up to a budget of evaluations.
@@ -156,7 +179,7 @@ class Folder:
 
     def plan(self) -> plans.Plan:
         """Read the plan of the folder and return it."""
-        plan = plans.read(str(self.path / self.file))
+        plan = plans.read(str(self.path / self.file), saved=True)
         budget = self.evaluations or plan.evaluations
         return dataclasses.replace(plan, evaluations=budget)
 
@@ -172,7 +195,7 @@ class Folder:
             if match is None:
                 continue
             try:
-                found.append(_read(path, match))
+                found.append(_read(path, match).without_damage(problems))
             except (RunError, OSError) as error:
                 problems.append(str(error))
         return found
@@ -215,6 +238,15 @@ def parts_for(recordings: Sequence[Recording], budget: int) -> list[SeedResults]
     return [part for length, part in found if length >= least]
 
 
+def hyperparameters(recording: Recording, usual: Hyperparameters) -> Hyperparameters:
+    """Return the hyperparameters of a run, from the configuration beside its tables.
+
+    Returns `usual` if there is none. Raises a RunError or a ValueError if it cannot be read.
+    """
+    path = recording.path.with_suffix(".config.json")
+    return Config.from_json(files.read_json(path), str(path)).hp if path.exists() else usual
+
+
 class Archive(NamedTuple):
     """Recorded archive of one seed, without policies."""
 
@@ -224,26 +256,36 @@ class Archive(NamedTuple):
     evaluations: float  # of the whole run, which may be beyond the budget of the plan
 
 
-def archive(recording: Recording, hp: Hyperparameters) -> Archive | None:
+def archive(recording: Recording, task_name: str, usual: Hyperparameters) -> Archive | None:
     """Return the archive of the seed with the highest QD-score, from the table of cells.
 
-    `hp` are the hyperparameters of the plan. Returns None if there is no table of cells, or if its
-    cells are a grid or come from a file. Loads JAX.
+    `task_name` is the full name of its task. `usual` are the hyperparameters of the plan, for
+    tables without a configuration. Returns None if there is no table of cells, or if its cells are
+    a grid or come from a file. Raises a ValueError for a task in a Python file: a report does not
+    execute it. Loads JAX.
     """
     path = recording.table("cells")
+    hp = hyperparameters(recording, usual) if path.exists() else usual
     if not path.exists() or hp.grid or hp.centroids_file:
         return None
+    if references.is_reference(task_name):
+        raise ValueError(
+            f"{path}: archives of {task_name} cannot be drawn from tables, because a report does "
+            "not execute the file of a task"
+        )
     from elites import tasks
     from elites.core.centroids import box_centroids
 
-    task = tasks.make(recording.task)
+    task = tasks.make(task_name)
+    offset = task.qd_offset if hp.qd_offset is None else hp.qd_offset
     size = len(task.descriptor_low)
     names = [f"descriptor_{i}" for i in range(size)]
     table = logs.read_table(path, ("seed", "cell", "fitness", *names))
     count = hp.cells
     if not len(table["cell"]) or table["cell"].max() >= count:
         raise RunError(f"{path}: its cells are not those of an archive with {count} cells")
-    scores = {s: table["fitness"][table["seed"] == s].sum() for s in np.unique(table["seed"])}
+    above = table["fitness"] - offset
+    scores = {s: above[table["seed"] == s].sum() for s in np.unique(table["seed"])}
     seed = max(scores, key=lambda s: scores[s])
     mine = table["seed"] == seed
     cells = table["cell"][mine].astype(int)
@@ -256,6 +298,7 @@ def archive(recording: Recording, hp: Hyperparameters) -> Archive | None:
         "descriptor_high": list(high),
         "descriptor_names": list(task.descriptor_names),
         "descriptor_units": list(task.descriptor_units),
+        "qd_offset": offset,
     }
     centroids = np.asarray(box_centroids(low, high, count))
     found = {"fitness": fitness, "descriptors": descriptors, "centroids": centroids}

@@ -53,7 +53,7 @@ def write(source: Source, *others: Source) -> Path:
     """
     results = collect(source, *others)
     source.report.mkdir(exist_ok=True)
-    points = {task: comparison_point(results.of(task)) for task in results.tasks}
+    points = {task: comparison_point(results.tabled(task)) for task in results.tasks}
     tests = Tests(source.plan(), results)
     sections = [_task_section(source, results, task, points[task], tests) for task in results.tasks]
     body = [_head(source, results), _published(results), *sections, _runs(results)]
@@ -89,8 +89,9 @@ def _head(source: Source, results: Results) -> str:
         lines.append(
             '<div class="note" role="note"><strong>This study is unfinished.</strong> The page '
             "shows the results so far. Metrics of a task are those after the most evaluations "
-            "that all algorithms have reached. Tests compare two algorithms after the most that "
-            f"both have. {_continuation(source)}"
+            "that all algorithms have reached, without those that are not in the plan and were "
+            "stopped early. Tests compare two algorithms after the most that both have. "
+            f"{_continuation(source)}"
             f"{table([], rows, words=True)}</div>"
         )
     if results.problems:
@@ -124,6 +125,8 @@ def _progress(group: Group) -> str:
     """
     planned = len(group.planned)
     text = f"{planned - len(group.missing)} of {planned} planned seeds finished"
+    if not planned:
+        text = "not in the plan"
     if not group.curves:
         return f"{text}, no results yet"
     seeds = set(group.seeds)  # seeds of several sources may have the same number

@@ -312,8 +312,12 @@ def refuse_other_settings(ours: Plan, theirs: Plan, path: Path, any_budget: bool
     They were computed by the plan `theirs`. Its tasks, algorithms and seeds may differ, and with
     `any_budget` its budget too. All other settings must be the same.
     """
+    # A budget may be that of the preset in one plan, and the same number in the other.
+    budgets = {(p.budget(task), task) for p in (ours, theirs) for task in p.tasks}
+    same_budget = len(budgets) == len({*ours.tasks, *theirs.tasks})
     may_differ = ["tasks", "algorithms", "seeds", "first_seed", "checkpoint_every",
-                  "reevaluate_every", *(["evaluations"] if any_budget else [])]  # fmt: skip
+                  "reevaluate_every"]  # fmt: skip
+    may_differ += ["evaluations"] if any_budget or same_budget else []
     same = dataclasses.replace(ours, **{name: getattr(theirs, name) for name in may_differ})
     if differing := differences(theirs, same):
         raise ValueError(f"{path}: cannot be joined, it has other settings: {'; '.join(differing)}")
