@@ -203,7 +203,8 @@ def _walker(data: Data) -> str:
         f"and a maximum fitness of {best[0]:,.0f} instead of {best[1]:,.0f}, p = "
         f"{p_text(fittest.comparison.p)}. Our distilled policy has {policies[0]:.1f}e5 after "
         f"{at:,.0f} evaluations, the paper's {published(task, 1) / 1e5:.1f}e5. "
-        "[What was checked](#walker-uni-what-was-checked) explains at most a part of it. "
+        "[What was checked](#walker-uni-what-was-checked) may explain most of the first "
+        "difference. "
         f"Another lengthscale, 0.1, changed little: `dcg_me` has {_second(lengthscale)}, p = "
         f"{p_text(lengthscale.comparison.p)}, and its policy has {policies[1]:.1f}e5."
     )
