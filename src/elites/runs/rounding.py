@@ -23,11 +23,11 @@ LOSS = 0.05
 
 
 def rounded(run: RunDirectory, weights: Arrays, index: int, iteration: int) -> Arrays:
-    """Return the arrays [1, ...] of a seed with rounded elites, without those that are lost.
+    """Return the arrays [1, ...] of a seed in which the policies of the elites are rounded.
 
-    `weights` are the arrays of the seed with this index, at a checkpoint of the run. The cells of
-    lost elites become empty. Raises a ValueError if all are lost, or if the task is not
-    deterministic.
+    Cells whose elite rounding changes too much become empty. `weights` are the arrays of the seed
+    with this index, at a checkpoint of the run. Raises a ValueError if all cells become empty, or
+    if the task is not deterministic.
     """
     if not directories.read_facts(run)["deterministic"]:
         raise ValueError(
