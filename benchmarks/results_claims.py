@@ -129,8 +129,9 @@ def _said(claim: Claim, tested: _Tested) -> list[str]:
     """Return the cells of a test: evaluations, seeds, effect, corrected p-value and verdict."""
     one = tested.test
     above = one.comparison.superiority > 0.5
-    verdict = _verdict(claim, above, tested.p < LEVEL, tested.least < LEVEL)
-    if verdict.startswith("**") and (one.evaluations or 0) <= EARLY:
+    significant = tested.p < LEVEL
+    verdict = _verdict(claim, above, significant, tested.least < LEVEL)
+    if significant and (one.evaluations or 0) <= EARLY:  # a budget chosen after the runs
         verdict = f"{verdict.strip('*')}, exploratory"
     return [
         f"{one.evaluations or 0:,.0f}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import sys
 from pathlib import Path
@@ -14,19 +13,14 @@ import pytest
 import elites as package
 from elites.runs import reducing
 from program import newest, rows, succeed
+from scripts import benchmark
 
 KEPT = 4
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "pretrained.py"
-    spec = importlib.util.spec_from_file_location("making_pretrained", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark("pretrained")
 
 
 @pytest.fixture

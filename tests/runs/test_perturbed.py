@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
 
 import elites
+from scripts import benchmark
 
 
 @pytest.fixture(scope="module")
 def script():
     """Return the module benchmarks/perturbed.py."""
-    path = Path(__file__).parents[2] / "benchmarks" / "perturbed.py"
-    spec = importlib.util.spec_from_file_location("perturbed", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark("perturbed")
 
 
 def test_an_archive_repeats_and_a_changed_one_differs_the_more_it_is_changed(script, conditioned):

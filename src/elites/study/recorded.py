@@ -265,8 +265,10 @@ def archive(recording: Recording, task_name: str, usual: Hyperparameters) -> Arc
     execute it. Loads JAX.
     """
     path = recording.table("cells")
-    hp = hyperparameters(recording, usual) if path.exists() else usual
-    if not path.exists() or hp.grid or hp.centroids_file:
+    if not path.exists():
+        return None
+    hp = hyperparameters(recording, usual)
+    if hp.grid or hp.centroids_file:
         return None
     if references.is_reference(task_name):
         raise ValueError(
