@@ -196,7 +196,7 @@ def test_advice_about_a_loss_names_the_options_of_the_algorithm(algorithm, optio
             ["unexpected argument 'run'. Give a run directory or --pretrained, not both"],
         ),
         (("evaluate", "x", "--device", "tpu"), ["--device must be auto, cpu or gpu, got 'tpu'."]),
-        (("study", Path(__file__).parent), ["a directory, but a plan is a TOML file"]),
+        (("study", Path(__file__).parent), ["a directory, but not a study. A plan is a TOML file"]),
         (("pretrained", Path(__file__).parent), ["a directory", "zip file of 'elites pack'"]),
     ],
 )

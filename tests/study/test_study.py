@@ -1,7 +1,9 @@
 """Studies by the real command, in processes that are really killed; and what the report says."""
 
+import dataclasses
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -161,6 +163,45 @@ def test_a_signal_lets_runs_save_and_says_how_to_go_on(plan, tmp_path):
     assert "0 of 3 planned seeds finished" in text
 
 
+def test_a_study_continues_without_its_plan_by_the_command_of_each_run(finished, tmp_path):
+    path = tmp_path / "my study"
+    shutil.copytree(finished, path, symlinks=True)
+    shutil.rmtree(path / "runs" / RUNS[1])
+    done = succeed("study", path, "--dry-run")
+    assert "pga_me" in done.stdout
+    done = succeed("study", path, apart=True)
+    assert "2 runs done" in done.stdout
+    assert contents(path / "runs" / RUNS[0]) == contents(finished / "runs" / RUNS[0])
+    for table in ("metrics.csv", "evaluation/cells.csv"):
+        assert rows(path / "runs" / RUNS[1] / table) == rows(finished / "runs" / RUNS[1] / table)
+    said = succeed("info", path / "runs" / RUNS[1]).stdout
+    recorded = f"elites study '{path}' --only point_omni pga_me 0-2"
+    assert re.search(rf"^command +{re.escape(recorded)}$", said, re.MULTILINE)
+    shutil.rmtree(path / "runs" / RUNS[1])
+    assert "1 run done" in succeed(*shlex.split(recorded)[1:], apart=True).stdout
+    assert "nothing left to compute" in succeed("study", path, "--dry-run").stdout
+    assert len(succeed("study", path, "--dry-run").stdout.splitlines()) == 1
+
+
+def test_code_of_a_study_of_someone_else_does_not_run(tmp_path):
+    plan, path = tmp_path / "own.toml", tmp_path / "study"
+    own = Path(shutil.copy(HERE / "own_algorithms.py", tmp_path))
+    plan.write_text(PLAN.replace('"pga_me"', f'"{own}:mutation"'))
+    succeed("study", plan, "--output", path, "--only", "me", "0", apart=True)
+    own.write_text("raise SystemExit('CODE RAN')")
+    said = complaint(elites("study", path), 2)
+    assert f"{path} needs to run the code in {own}, " in said
+    assert said.endswith("Read it, then start the study with its TOML file")
+    own.unlink()
+    said = complaint(elites("study", path), 2)
+    assert str(own) in said
+
+
+def test_a_file_as_the_directory_of_a_study_is_refused(plan):
+    said = complaint(elites("study", plan, "--output", plan), 2)
+    assert f"{plan} is a file, not a directory. Choose another --output" in said
+
+
 def test_another_plan_in_the_same_directory_is_refused(finished, plan, tmp_path):
     other = tmp_path / "other.toml"
     other.write_text(PLAN.replace("seeds = 3", "seeds = 2"))
@@ -227,10 +268,22 @@ def test_half_a_line_of_metrics_does_not_break_it(copy):
     assert "Metrics at the end" in page(copy)
 
 
+def test_a_failed_run_is_named_and_its_results_are_shown(copy):
+    study = Study(copy)
+    failed = [dataclasses.replace(i, attempts=2, error="the disk is full") for i in study.items()]
+    study.write_items(failed)
+    (study.run(failed[0]) / "summary.md").unlink()
+    shutil.rmtree(study.run(failed[0]).checkpoints)
+    shutil.rmtree(study.run(failed[1]).path)
+    text = page(copy)
+    assert f"{RUNS[0]} failed, its results so far are shown: the disk is full" in text
+    assert f"{RUNS[1]} failed, it has no results: the disk is full" in text
+
+
 def test_a_damaged_run_is_named_and_left_out(copy):
     (copy / "runs" / RUNS[0] / "metrics.csv").write_text("iteration,seed\n1,2,3\n4,5\n")
     text = page(copy)
-    assert "Not in this report" in text
+    assert "Problems:" in text
     assert RUNS[0] in text
     assert "pga_me" in text
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def study(
     plan: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PLAN")],
-    output: Annotated[Path | None, shown("PATH", "studies/PLAN")] = None,
+    output: Annotated[Path | None, shown("PATH", "studies/PLAN, or PLAN if it is a study")] = None,
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     measure: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     seeds_per_run: Annotated[int | None, shown("INT", "all that fit in memory")] = None,
@@ -46,7 +46,7 @@ def study(
     """Run the unfinished runs of a plan: tasks x algorithms x seeds.
 
     Args:
-        plan: Built-in plan (paper, ablations, related, smoke) or TOML file.
+        plan: Built-in plan (paper, ablations, related, smoke), TOML file, or study to continue.
         output: Directory of the study.
         dry_run: Print how the runs would share this machine and how many hours they would take.
         measure: First measure a few iterations of each kind of run that was not measured yet.
@@ -65,11 +65,9 @@ def study(
     from elites.study import study as studies
     from elites.study.packing import Wish
 
-    chosen = plans.read(plan)
+    chosen, path = _chosen(plan, output)
     plans.part(chosen, only)
-    path = output or Path("studies") / Path(plan).stem
     studies.refuse_other(path, chosen)  # before the lock, which is a file in the directory
-    trust.record(*chosen.tasks, *chosen.algorithms)  # the user's plan names them
     if unread := chosen.unread():
         has, them = ("has", "it") if len(unread) == 1 else ("have", "them")
         warn(f"{plan}: {listed(unread)} {has} no effect: no algorithm of the plan reads {them}")
@@ -84,6 +82,25 @@ def study(
         return _on_ray(path, chosen, part, (address, cpus, gpus), seeds_per_run, again)
     wish = Wish(seeds_per_run, side_by_side, jobs)
     return _on_this_machine(path, chosen, part, wish, measure, dry_run, again)
+
+
+def _chosen(plan: str, output: Path | None) -> tuple[Plan, Path]:
+    """Return the plan that the user chose, and the directory of its study.
+
+    The files that a plan of the user's names are trusted from now on. Those of a saved study, which
+    may come from someone else, must be trusted already.
+    """
+    from elites.study import plan as plans
+    from elites.study import study as studies
+
+    if plan not in plans.BUILT_IN and studies.Study(Path(plan)).exists():
+        chosen = studies.existing(Path(plan)).plan()
+        remedy = "Read it, then start the study with its TOML file"
+        trust.require(plan, *chosen.tasks, *chosen.algorithms, remedy=remedy)
+        return chosen, output or Path(plan)
+    chosen = plans.read(plan)
+    trust.record(*chosen.tasks, *chosen.algorithms)
+    return chosen, output or Path("studies") / Path(plan).stem
 
 
 def _on_ray(

@@ -6,8 +6,10 @@ import datetime
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,20 @@ def environment() -> dict[str, Any]:
         "devices": len(devices),
         "cpus": os.cpu_count(),
     }
+
+
+_repeatable: list[str] = []
+"""The command line to repeat, if this process was not started by a user's command."""
+
+
+def started_by(*words: str) -> None:
+    """Name the command whose process started this one. Sessions of this process record it."""
+    _repeatable[:] = words
+
+
+def command() -> str:
+    """Return the command line with which a user can repeat what this process does."""
+    return shlex.join(_repeatable or ["elites", *sys.argv[1:]])
 
 
 def record_session(run: RunDirectory, command: str, **more: Any) -> None:

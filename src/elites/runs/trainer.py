@@ -12,8 +12,6 @@ keys, and a resumed run computes the same bits as an uninterrupted one.
 from __future__ import annotations
 
 import dataclasses
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -155,7 +153,7 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Co
     more: dict[str, Any] = {"accepted_changes": compared.accepted} if compared.accepted else {}
     if versions := tasks.versions(job.task):
         more[environment.SIMULATOR] = versions
-    environment.record_session(run, shlex.join(["elites", *sys.argv[1:]]), **more)
+    environment.record_session(run, environment.command(), **more)
     checkpoints.sweep(run.checkpoints)
     for folder in (run.path, run.snapshots, run.evaluation, run.figures):
         directories.sweep(folder)

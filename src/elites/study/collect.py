@@ -80,6 +80,7 @@ def _add_item(found: _Collection, study: Study, item: Item) -> None:
     task, label = short_name(item.task), short_name(item.algorithm)
     group = found.group(task, label)
     group.runs.append((study, item))
+    part = None
     try:
         part = _read_run(group, study, item, found.problems)
         if part is not None:
@@ -88,7 +89,8 @@ def _add_item(found: _Collection, study: Study, item: Item) -> None:
     except (RunError, OSError, KeyError, ValueError) as error:
         found.problems.append(f"{item.name}: {error}")
     if study.state(item) == "failed":
-        found.problems.append(f"{item.name} failed: {item.error}")
+        shown = "its results so far are shown" if part else "it has no results"
+        found.problems.append(f"{item.name} failed, {shown}: {item.error}")
 
 
 def _read_run(group: Group, study: Study, item: Item, problems: list[str]) -> SeedResults | None:

@@ -195,7 +195,12 @@ def _times(clock: Clock, item: Item, load: Load) -> Callable[[int], float | None
 
 
 def table(expected: Expectation) -> list[str]:
-    """Return the expected time of each run and of each task, as lines of text."""
+    """Return the expected time of each run and of each task, as lines of text.
+
+    Returns no lines if there is nothing left to compute.
+    """
+    if not expected.runs:
+        return []
     head = ("task", "algorithm", "seeds", "at once", "s/iteration", "", "iterations", "hours")
     rows: list[Sequence[str]] = [head]
     for task in dict.fromkeys(run.item.task for run in expected.runs):

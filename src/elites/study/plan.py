@@ -182,7 +182,7 @@ def read(name: str, saved: bool = False) -> Plan:
     if not path.exists():
         raise ValueError(f"{name}: no such file")
     if path.is_dir():
-        raise ValueError(f"{name}: a directory, but a plan is a TOML file")
+        raise ValueError(f"{name}: a directory, but not a study. A plan is a TOML file")
     values = files.read_toml(path)
     return from_values(values, name, files.read_text(path, error=ValueError, follow=True), saved)
 

@@ -28,7 +28,7 @@ from elites.study.groups import AXES, FINAL_METRICS, NEAR, Group, Results, tasks
 from elites.study.markup import escaped, figure, table
 from elites.study.recorded import Folder
 from elites.study.significance import Tests
-from elites.words import counted, file_name, listed, number, ranges, spans
+from elites.words import counted, file_name, listed, number, quoted, ranges, spans
 
 PUBLISHED = {
     # The paper's second table, medians over 20 replications after one million evaluations:
@@ -97,8 +97,7 @@ def _head(source: Source, results: Results) -> str:
     if results.problems:
         items = "".join(f"<li>{escaped(problem)}</li>" for problem in results.problems)
         lines.append(
-            '<div class="note" role="note"><strong>Not in this report:</strong>'
-            f"<ul>{items}</ul></div>"
+            f'<div class="note" role="note"><strong>Problems:</strong><ul>{items}</ul></div>'
         )
     titles = [[name, title] for name, title in ALGORITHMS.items() if name in results.labels]
     if titles:
@@ -115,7 +114,7 @@ def _continuation(source: Source) -> str:
     if isinstance(source, Folder):
         plan = escaped(str(source.path / source.file))
         return f"Compute more with <code>elites study {plan}</code>."
-    return "Continue with <code>elites study</code>."
+    return f"Continue with <code>elites study {escaped(quoted(source.path))}</code>."
 
 
 def _progress(group: Group) -> str:

@@ -207,6 +207,8 @@ def refuse_other(path: Path, plan: Plan) -> None:
         return
     if RunDirectory(path).exists():
         raise ValueError(f"{path} holds a run. Choose another --output")
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{path} is a file, not a directory. Choose another --output")
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     if any(name != directories.LOCK and not name.startswith(".") for name in names):
         raise ValueError(f"{path} is not empty and not a study. Choose another --output")

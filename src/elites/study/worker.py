@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elites import references, trust
-from elites.runs import session
+from elites.names import short_name
+from elites.runs import environment, session
 from elites.runs.directory import OutOfMemoryError, RunError, TooLargeError
 from elites.runs.lock import InUseError
 from elites.runs.signals import Interrupted
@@ -85,8 +86,16 @@ def _train(study: Study, item: Item) -> Ending:
     trust.require(
         item.name, config.task, config.algorithm, remedy="Start the study again to use it"
     )
+    environment.started_by(*_command(study, item))
     outcome = session.start(study.run(item).path, config, resume=True)
     return Ending(STOPPED if outcome.interrupted else DONE)
+
+
+def _command(study: Study, item: Item) -> list[str]:
+    """Return the words of the command line that computes a run of a study."""
+    seeds = f"{item.first_seed}-{item.seed_numbers[-1]}"
+    names = (short_name(item.task), short_name(item.algorithm))
+    return ["elites", "study", str(study.path), "--only", *names, seeds]
 
 
 def read_ending(report: bytes, status: int) -> Ending:
