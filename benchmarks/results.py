@@ -26,6 +26,8 @@ from elites import files
 from elites.files import RunError
 from elites.words import one_line
 from results_data import FOLDER, ROOT
+from results_rows import metrics_of, thinned, write_rows
+from results_runs import addable, joined
 
 
 def main() -> int:
@@ -41,14 +43,14 @@ def main() -> int:
     try:  # everything is checked before something is written
         if options.check and (options.add or options.thin):
             raise ValueError("--check writes nothing. Give it without --add and --thin")
-        runs = [adding.addable(path, options.unknown_source, options.new_process)
+        runs = [addable(path, options.unknown_source, options.new_process)
                 for path in options.add]  # fmt: skip
-        groups = adding.joined(runs)
-        tables = {path: adding.thinned(adding.metrics_of(path)) for path in options.thin}
+        groups = joined(runs)
+        tables = {path: thinned(metrics_of(path)) for path in options.thin}
         for path in adding.record(FOLDER, groups, options.new_process) if groups else ():
             print(path)
         for path, rows in tables.items():
-            adding.write_rows(path, rows)
+            write_rows(path, rows)
         return write_pages(options.check)
     except (ValueError, OSError, RunError) as error:
         print(f"results.py: {one_line(error)}", file=sys.stderr)

@@ -63,7 +63,7 @@ def results(script, monkeypatch):
 def pages(script, run, tmp_path, monkeypatch):
     """The script with one recorded run, and one page with the table of files."""
     (run / directories.REEVALUATIONS).write_text(REEVALUATED)
-    script.adding.add(script.FOLDER, [run])
+    script.adding.record(script.FOLDER, [[run]])
     page = tmp_path / "page.md"
     page.write_text("<!-- begin files --><!-- end files -->\n")
     sections = script.results_sections
@@ -163,7 +163,7 @@ def test_a_run_is_added_with_its_source_and_configuration(results, run, monkeypa
 
 
 def test_a_configuration_that_is_kept_can_be_read(results, run):
-    table = results.adding.add(results.FOLDER, [run])
+    table = results.adding.record(results.FOLDER, [[run]])[0]
     path = table.with_name("me.seeds_0-1.config.json")
     assert Config.from_json(json.loads(path.read_text()), str(path)) == run.config()
 
@@ -171,7 +171,8 @@ def test_a_configuration_that_is_kept_can_be_read(results, run):
 def test_all_sources_of_a_run_are_kept_once(results, run):
     later = [SESSION, {**SESSION, "time": "later"}, {**SESSION, "source": "f" * 16}]
     directories.write_json(run / directories.ENVIRONMENT, later)
-    path = results.adding.add(results.FOLDER, [run]).with_name("me.seeds_0-1.environment.json")
+    table = results.adding.record(results.FOLDER, [[run]])[0]
+    path = table.with_name("me.seeds_0-1.environment.json")
     assert [entry["source"] for entry in json.loads(path.read_text())] == [
         SESSION["source"], "f" * 16
     ]  # fmt: skip
@@ -353,7 +354,7 @@ def test_cells_are_of_the_seed_with_the_best_qd_score(results, run):
         "seed,iteration,cell,fitness,descriptor_0,descriptor_1\n"
         "0,9,1,-2,0,0\n1,9,1,-3,0,0\n1,9,5,-3,0,0\n"
     )
-    table = results.adding.add(results.FOLDER, [run])
+    table = results.adding.record(results.FOLDER, [[run]])[0]
     rows = results.adding.rows_of(table.with_name("me.seeds_0-1.cells.csv"))
     assert [(row["seed"], row["cell"]) for row in rows] == [("1", "1"), ("1", "5")]
 
@@ -409,6 +410,8 @@ def test_one_damaged_run_keeps_the_others_from_being_added(results, parts, monke
 
 
 def test_names_of_tables_have_the_sign_of_a_setting(results, run, monkeypatch, capsys):
+    import results_runs
+
     for offset in (-5.0, 5.0, -1e-05):
         edit_json(run / directories.CONFIG, lambda c, x=offset: c["hp"].update(qd_offset=x))
         assert call(results, monkeypatch, capsys, "--add", run.path) == (0, "")
@@ -417,7 +420,7 @@ def test_names_of_tables_have_the_sign_of_a_setting(results, run, monkeypatch, c
         f"me, qd offset {text}": f"me.qd_offset_{text}.seeds_0-1.csv"
         for text in ("-5.0", "5.0", "-1e-05")
     }
-    assert results.adding.setting_text((1.0, -2)) == "1.0--2"
+    assert results_runs.setting_text((1.0, -2)) == "1.0--2"
     long = f"/{'x' * 200}.csv"
     edit_json(run / directories.CONFIG, lambda config: config["hp"].update(centroids_file=long))
     said = refusal(results, monkeypatch, capsys, "--add", run.path)

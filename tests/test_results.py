@@ -416,8 +416,10 @@ def test_a_page_that_differs_is_noticed(scripts, tmp_path):
 
 
 def test_a_run_is_added_by_its_tables(scripts, tmp_path, monkeypatch):
+    import results_rows
+
     adding = scripts.results.adding
-    monkeypatch.setattr(adding, "LONG", 8)
+    monkeypatch.setattr(results_rows, "LONG", 8)
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "plan.toml").write_text(
         'tasks = ["point_omni"]\nalgorithms = ["me"]\nseeds = 2\nevaluations = 320\n'
@@ -433,12 +435,12 @@ def test_a_run_is_added_by_its_tables(scripts, tmp_path, monkeypatch):
     (run.evaluation / "cells.csv").write_text(
         "seed,iteration,cell,fitness,descriptor_0,descriptor_error\n0,9,1,2,3,4\n1,9,5,6,7,8\n"
     )
-    table = adding.add(tmp_path / "tables", [run])
+    table = adding.record(tmp_path / "tables", [[run]])[0]
     assert table == tmp_path / "tables/point_omni/me.discount_0.5.seeds_0-1.csv"
-    iterations = [row["iteration"] for row in adding.rows_of(table)]
+    iterations = [row["iteration"] for row in results_rows.rows_of(table)]
     assert iterations == ["1", "1", "9", "9"]  # the first and the last
     stem = table.with_suffix("")
-    assert adding.rows_of(Path(f"{stem}.cells.csv")) == [
+    assert results_rows.rows_of(Path(f"{stem}.cells.csv")) == [
         {"seed": "1", "iteration": "9", "cell": "5", "fitness": "6", "descriptor_0": "7"}
     ]
     kept = json.loads(Path(f"{stem}.environment.json").read_text())
