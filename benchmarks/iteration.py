@@ -5,7 +5,8 @@
 
 The stages (`train`, `ask`, `evaluate`, `tell`) are timed one by one, waiting for each, then the
 whole iteration as training runs it. Each figure is the median of `--repeat` runs after one that is
-not counted. `peak_megabytes` is what the compiler says that the largest stage holds.
+not counted. `peak_megabytes` is what the compiler says that the largest stage holds. On a CPU, each
+seed has a device of its own, as in training. `--devices 1` computes the seeds as one batch.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import jax
 import elites
 from elites import training
 from elites.core.algorithm import Algorithm
+from elites.training import devices
 
 
 def main() -> None:
@@ -31,6 +33,8 @@ def main() -> None:
     parser.add_argument("--task", default="ant_omni")
     parser.add_argument("--algorithm", default="dcg_me")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--preset", default="paper")
+    parser.add_argument("--devices", type=int, metavar="N", help="spread the seeds over N devices")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--memory-only", action="store_true", help="print sizes, run nothing")
     parser.add_argument(
@@ -39,12 +43,14 @@ def main() -> None:
     options = parser.parse_args()
     values = dict(entry.split("=", 1) for entry in options.set)
     values = {name: ast.literal_eval(value) for name, value in values.items()}
-    algorithm = elites.build(options.task, options.algorithm, **values)
+    devices.provide(options.devices or max(options.seeds))
+    algorithm = elites.build(options.task, options.algorithm, preset=options.preset, **values)
     for seeds in options.seeds:
         case = {
             "benchmark": "iteration",
             "task": options.task,
             "algorithm": options.algorithm,
+            "preset": options.preset,
             "seeds": seeds,
             **values,
             "device": jax.devices()[0].device_kind,
@@ -52,7 +58,7 @@ def main() -> None:
             "megabytes_a_seed": memory(algorithm),
         }
         if not options.memory_only:
-            case |= times(algorithm, seeds, options.repeat)
+            case |= times(algorithm, seeds, options.devices, options.repeat)
         print(json.dumps(case), flush=True)
 
 
@@ -68,13 +74,17 @@ def memory(algorithm: Algorithm) -> dict[str, float]:
     }
 
 
-def times(algorithm: Algorithm, seeds: int, repeat: int) -> dict[str, Any]:
-    """Return the seconds to compile, of each stage and of a whole iteration."""
-    batched = training.Batched(algorithm, seeds)
+def times(algorithm: Algorithm, seeds: int, wanted: int | None, repeat: int) -> dict[str, Any]:
+    """Return the seconds to compile, of each stage and of a whole iteration.
+
+    The seeds are spread over the `wanted` number of devices, if there are so many.
+    """
+    batched = training.Batched(algorithm, seeds, devices=wanted)
     keys = training.iteration_keys(training.seed_keys(range(seeds)), 0)
     start = time.perf_counter()
     state = jax.block_until_ready(batched.start(keys))
-    result: dict[str, Any] = {"start_and_compile_s": round(time.perf_counter() - start, 2)}
+    result: dict[str, Any] = {"devices": batched.devices}
+    result["start_and_compile_s"] = round(time.perf_counter() - start, 2)
     start = time.perf_counter()
     needed = batched.compile(state, keys)
     result["step_compile_s"] = round(time.perf_counter() - start, 2)

@@ -6,6 +6,7 @@ Property tests draw the same examples in every run.
 
 import atexit
 import collections
+import contextlib
 import gc
 import itertools
 import json
@@ -133,7 +134,15 @@ class Stopwatch:
 
 @pytest.fixture(scope="session", autouse=True)
 def _shared():
-    """Compile each algorithm once, see tests/support/sharing.py."""
+    """Compile each algorithm once, see tests/support/sharing.py.
+
+    The CPU is one device in this process, whichever test asks first. Processes that tests start
+    have a device for each seed, as users do.
+    """
+    import jax
+
+    with contextlib.suppress(RuntimeError):  # started while the tests were collected
+        jax.config.update("jax_num_cpu_devices", 1)
     sharing.install()
 
 

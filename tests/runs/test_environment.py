@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -22,27 +21,48 @@ PACKAGE = Path(package.__file__).parent
 
 
 def test_seeds_on_another_number_of_devices_may_differ_in_their_last_bits(run):
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
-    two = environment(XLA_FLAGS=flags)
-    done = succeed("resume", run, "--evaluations", 352, apart=True, environ=two)
+    edit_json(run / "environment.json", lambda sessions: sessions[-1].update(seed_devices=2))
+    one = environment(JAX_NUM_CPU_DEVICES="1")
+    done = succeed("resume", run, "--evaluations", 352, apart=True, environ=one)
     (warning,) = [line for line in done.stderr.splitlines() if "warning" in line]
-    assert f"{run} was trained on 1 device (cpu) and continues on 2 devices (cpu): " in warning
+    assert f"{run} was trained on 2 devices (cpu) and continues on 1 device (cpu): " in warning
     assert "the last bits of its results may differ" in warning
 
 
+def test_a_run_continues_on_as_many_devices_as_before(run):
+    """Two could be had, but the run was trained on one."""
+    done = succeed("resume", run, "--evaluations", 352, apart=True, environ=environment())
+    assert "warning" not in done.stderr
+    sessions = json.loads((run / "environment.json").read_text())
+    assert [session["seed_devices"] for session in sessions] == [1, 1]
+
+
 def test_the_same_devices_are_not_mentioned(run):
-    assert environments.note_on_devices(RunDirectory(run), seeds=2) is None
-    path = run / "environment.json"
+    path, note = run / "environment.json", environments.note_on_devices
+    assert note(RunDirectory(run), 2, 1) is None
+    edit_json(path, lambda sessions: sessions[-1].update(seed_devices=2))
+    assert "was trained on 2 devices" in note(RunDirectory(run), 2, 1)
+    assert note(RunDirectory(run), 2, 2) is None
+    assert note(RunDirectory(run), 1, 1) is None, "2 devices are not those of one seed"
+
+
+def test_older_versions_used_all_devices_or_one(run):
+    """They recorded the number of devices that there were, not of those that they used."""
+    path, directory = run / "environment.json", RunDirectory(run)
     edit_json(path, lambda sessions: sessions[-1].update(devices=8))
-    assert "was trained on 8 devices" in environments.note_on_devices(RunDirectory(run), seeds=8)
-    # Two seeds do not divide evenly over eight devices, and used one of them.
-    assert environments.note_on_devices(RunDirectory(run), seeds=2) is None
+    edit_json(path, lambda sessions: sessions[-1].pop("seed_devices"))
+    assert environments.seed_devices(directory, 8) == 8
+    assert environments.seed_devices(directory, 2) == 1
+    assert "was trained on 8 devices" in environments.note_on_devices(directory, 8, 1)
+    edit_json(path, lambda sessions: sessions[-1].update(backend="gpu"))
+    assert environments.seed_devices(directory, 8) is None
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "[{}]", '[{"devices": 0, "device": 1}]', "[", "[1]"])
 def test_a_damaged_record_says_nothing(run, text):
     (run / "environment.json").write_text(text)
-    assert environments.note_on_devices(RunDirectory(run), seeds=2) is None
+    assert environments.note_on_devices(RunDirectory(run), 2, 1) is None
+    assert environments.seed_devices(RunDirectory(run), 2) is None
 
 
 # ---------------------------------------------------------------------------------------- source

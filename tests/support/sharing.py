@@ -88,7 +88,7 @@ def install() -> None:
     def over_seeds(self, function, donate=False, concurrent=False):
         if _PAUSED:
             return compiled(self, function, donate, concurrent)
-        how = (donate, concurrent, self.seeds, self._devices, *sorted(self._options.items()))
+        how = (donate, concurrent, self.seeds, self.devices, *sorted(self._options.items()))
         key = ("stage", _mark(function), optimises(), *how)
         make = functools.partial(compiled, self, function, donate, concurrent)
         return kept.get(key, function, make)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import elites
 from elites import files, packages
@@ -46,6 +46,9 @@ def environment() -> dict[str, Any]:
         "cpus": os.cpu_count(),
     }
 
+
+SEED_DEVICES = "seed_devices"
+"""Entry of a session with the number of devices that the seeds were spread over."""
 
 _repeatable: list[str] = []
 """The command line to repeat, if this process was not started by a user's command."""
@@ -92,31 +95,70 @@ _TEXTS: Fields = dict.fromkeys(("command", "time", "elites", "jax", "device", "b
 _OPTIONAL: Fields = {
     "accepted_changes": ListOf(str),
     SIMULATOR: dict,
+    SEED_DEVICES: int,  # since version 0.2.0
     "commit": (str, type(None)),
     "source": (str, type(None)),  # since version 0.2.0
 }
 
 
-def note_on_devices(run: RunDirectory, seeds: int) -> str | None:
-    """Return a note if this session uses other devices than the last session of a run.
+def provide_devices(run: RunDirectory, seeds: int) -> None:
+    """Divide the CPU into as many devices as the seeds of a run need, if JAX has not started yet.
 
-    The note is one line. Returns None if kind and number of the devices are the same, or if the
-    last session is unknown. If `seeds` is not a multiple of the number of devices, only one is
-    used. Loads JAX.
+    These are as many as in the last session of the run, if that was on a CPU. Loads JAX.
+    """
+    from elites.training import devices
+
+    before = _last_devices(run, seeds)
+    devices.provide(before.number if before and before.backend == "cpu" else seeds)
+
+
+def seed_devices(run: RunDirectory, seeds: int) -> int | None:
+    """Return the number of devices that the last session of a run spread the seeds over.
+
+    Returns None if there was no session, or if it was on another kind of device. Starts JAX.
     """
     import jax
 
-    def text(count: int, kind: str) -> str:
-        """Return the number and kind of devices in use as text, given `count` available ones."""
-        return f"{counted(count if seeds % count == 0 else 1, 'device')} ({kind})"
+    before = _last_devices(run, seeds)
+    return before.number if before and before.backend == jax.default_backend() else None
 
-    devices = jax.local_devices()
-    now = text(len(devices), devices[0].device_kind)
+
+class _Devices(NamedTuple):
+    """Devices that a session spread the seeds over."""
+
+    number: int
+    kind: str
+    backend: str
+
+
+def _last_devices(run: RunDirectory, seeds: int) -> _Devices | None:
+    """Return the devices of the last session of a run, or None if they are not known.
+
+    Older versions of elites recorded the number of devices that there were. They used all of them
+    if they divided the seeds evenly, and otherwise one.
+    """
     try:
         last = read_sessions(run)[-1]
-        before = text(last["devices"], last["device"])
-    except (RunError, LookupError, TypeError, ZeroDivisionError):
+        count = last["devices"] if seeds % last["devices"] == 0 else 1
+        count = last.get(SEED_DEVICES, count)
+        return _Devices(count, last["device"], last["backend"]) if 1 <= count <= seeds else None
+    except (OSError, RunError, LookupError, TypeError, ValueError, ZeroDivisionError):
         return None
+
+
+def note_on_devices(run: RunDirectory, seeds: int, count: int) -> str | None:
+    """Return a note if this session uses other devices than the last session of a run.
+
+    `count` is the number of devices in use now. The note is one line. Returns None if kind and
+    number of the devices are the same, or if the last session is unknown. Starts JAX.
+    """
+    import jax
+
+    last = _last_devices(run, seeds)
+    if last is None:
+        return None
+    now = f"{counted(count, 'device')} ({jax.local_devices()[0].device_kind})"
+    before = f"{counted(last.number, 'device')} ({last.kind})"
     if before == now:
         return None
     return (

@@ -84,7 +84,7 @@ def of_algorithm(batched: Batched, shapes: Any, keys: Array) -> dict[str, Any]:
         evaluation = batched.evaluation_shapes(request)
         code[f"ask {i}"] = _code(ask, shapes, keys)
         code[f"tell {i}"] = _code(tell, shapes, request, evaluation)
-    return {**_made_with(), "devices": jax.local_device_count(), "code": code}
+    return {**_made_with(), "devices": batched.devices, "code": code}
 
 
 def is_current(fingerprint: Any) -> bool:

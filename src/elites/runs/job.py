@@ -18,7 +18,7 @@ from elites import tasks, training
 from elites.core import catalogue, usage
 from elites.core.algorithm import Algorithm
 from elites.core.reevaluation import Reevaluation
-from elites.runs import distilling, starting
+from elites.runs import distilling, environment, starting
 from elites.runs.checkpoint import STATE, WEIGHTS
 from elites.runs.config import Config
 from elites.runs.directory import (
@@ -141,10 +141,11 @@ def is_weight(name: str) -> bool:
     return name.startswith("archive.") or (name.startswith("learners.") and name.endswith(".actor"))
 
 
-def build(config: Config, run: RunDirectory) -> Job:
+def build(config: Config, run: RunDirectory, devices: int | None = None) -> Job:
     """Return the job of a configuration, on the device that JAX uses already.
 
-    `run` is the directory of the run, in which GPU kernels are kept.
+    `run` is the directory of the run, in which GPU kernels are kept. `devices` is the number of
+    devices to spread the seeds over, if there are so many.
     """
     task = tasks.make(config.task)
     if config.algorithm == catalogue.DISTIL:
@@ -153,13 +154,18 @@ def build(config: Config, run: RunDirectory) -> Job:
         algorithm = training.build(task, config.algorithm, hp=config.hp)
         if config.start_from:
             algorithm = starting.extended(algorithm, config, run)
-    return assemble(task, algorithm, config, run)
+    return assemble(task, algorithm, config, run, devices)
 
 
-def assemble(task: Task, algorithm: Algorithm, config: Config, run: RunDirectory) -> Job:
-    """Return the job for a task and an algorithm that have already been built."""
+def assemble(
+    task: Task, algorithm: Algorithm, config: Config, run: RunDirectory, devices: int | None = None
+) -> Job:
+    """Return the job for a task and an algorithm that have already been built.
+
+    See `build` for the arguments.
+    """
     total = training.iterations_for(algorithm, config.evaluations)
-    batched = training.Batched(algorithm, config.seeds, run.kernels)
+    batched = training.Batched(algorithm, config.seeds, run.kernels, devices=devices)
     keys = jax.eval_shape(lambda: training.seed_keys(config.seed_numbers))
     shapes = batched.shapes(keys)
     names = tuple(shapes_by_name(shapes))
@@ -184,9 +190,9 @@ def prepare(config: Config, run: RunDirectory) -> Job:
     """
     choose_device(config.device)
     checking.check_own(tasks.make(config.task))
-    job = build(config, run)
+    job = build(config, run, environment.seed_devices(run, config.seeds))
     recorded = recorded_size(job.task, job.algorithm, config.seeds)
-    refuse_too_much(job.state_size + recorded, config)
+    refuse_too_much(job.state_size + recorded, job.batched.devices, config)
     return job
 
 
@@ -268,14 +274,15 @@ def _to_lower(read: Collection[str]) -> str:
 _LOWER = _to_lower(("replay_size", "batch_size", "cells"))  # of most algorithms
 
 
-def refuse_too_much(needed: int, config: Config) -> None:
+def refuse_too_much(needed: int, devices: int, config: Config) -> None:
     """Raise a TooLargeError if a run that needs `needed` bytes does not fit in memory.
 
-    The bytes are divided by the number of devices that the seeds are spread over. The message names
-    the options to lower.
+    GPUs each have their own memory for their share of the seeds. The devices of a CPU share one.
+    The message names the options to lower.
     """
     available = available_memory()
-    needed //= training.devices_for(config.seeds)
+    if jax.default_backend() != "cpu":
+        needed //= devices
     if available is not None and needed > available:
         read = usage.READ.get(config.algorithm)
         lower = _LOWER if read is None else _to_lower(read)

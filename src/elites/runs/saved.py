@@ -20,7 +20,7 @@ from elites.interop.tables import MetricsTable
 from elites.output import warn
 from elites.runs import checkpoint as checkpoints
 from elites.runs import directory as directories
-from elites.runs import gaps, logs, pretrained, unchanged
+from elites.runs import environment, gaps, logs, pretrained, unchanged
 from elites.runs import job as jobs
 from elites.runs.checkpoint import WEIGHTS, Checkpoint
 from elites.runs.config import Config
@@ -104,8 +104,10 @@ class Reader:
         """
         self._run, self._config = run, run.checked_config()
         trust.require(run.path, self._config.task, self._config.algorithm)
+        environment.provide_devices(run, self._config.seeds)
         try:
-            self._job = jobs.build(self._config, run)
+            self._devices = environment.seed_devices(run, self._config.seeds)
+            self._job = jobs.build(self._config, run, self._devices)
         except ValueError as error:
             raise ValueError(f"{run / CONFIG}: {error}") from None
         unchanged.check_loaded(run, self._job)
@@ -147,7 +149,7 @@ class Reader:
         place = Place(run.path, found.iteration)
         loaded = Run(
             algorithm, seeds, state.archive, algorithm.actor(state), none, kernels=run.kernels,
-            descriptor_names=names, place=place,
+            descriptor_names=names, place=place, devices=self._devices,
         )  # fmt: skip
         return loaded, found.iteration
 

@@ -129,7 +129,8 @@ def _write(run: Run, config: Config, job: Job, place: RunDirectory) -> None:
     directories.write_json(place / FACTS, facts)
     versions = tasks.versions(job.task)
     more = {environment.SIMULATOR: versions} if versions else {}
-    environment.record_session(place, "elites.train(...) in Python, and save", **more)
+    devices = {environment.SEED_DEVICES: job.batched.devices}
+    environment.record_session(place, "elites.train(...) in Python, and save", **devices, **more)
     logs = Logs(place, config, job, None)
     for i in range(iteration):
         logs.iteration(i + 1, {name: values[i] for name, values in metrics.items()}, seconds[i])

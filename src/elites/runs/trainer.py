@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from elites import output, tasks
@@ -76,6 +75,7 @@ def train(
     signals.check()
     with memory_errors_explained():
         choose_device(config.device)
+        environment.provide_devices(run, config.seeds)
         config = dataclasses.replace(config, task=tasks.resolve(config.task, output.say))
         job = prepare(config, run)
         callbacks = services.load_callbacks(config.callback)
@@ -99,7 +99,7 @@ def train(
                 return Outcome(job.total, job.total, seconds, interrupted=False, was_finished=True)
         signals.check()
         signals.when = "after this iteration"
-        if last and (note := environment.note_on_devices(run, config.seeds)):
+        if last and (note := environment.note_on_devices(run, config.seeds, job.batched.devices)):
             warn(note)
         if last and (note := environment.note_on_simulator(run, tasks.versions(job.task))):
             warn(note)
@@ -150,7 +150,9 @@ def _prepare_directory(run: RunDirectory, config: Config, job: Job, compared: Co
     (run / directories.SUMMARY).unlink(missing_ok=True)
     directories.write_json(run / directories.CONFIG, config.to_json())
     directories.write_json(run / directories.FACTS, facts)
-    more: dict[str, Any] = {"accepted_changes": compared.accepted} if compared.accepted else {}
+    more: dict[str, Any] = {environment.SEED_DEVICES: job.batched.devices}
+    if compared.accepted:
+        more["accepted_changes"] = compared.accepted
     if versions := tasks.versions(job.task):
         more[environment.SIMULATOR] = versions
     environment.record_session(run, environment.command(), **more)
@@ -245,11 +247,12 @@ def _compile_and_start(
     """
     try:
         with progress.compiling():
-            refuse_too_much(job.batched.compile(job.shapes, keys), config)
+            needed = job.batched.compile(job.shapes, keys)
+            refuse_too_much(needed, job.batched.devices, config)
             if last is None:
                 archive = starting.source_archive(config, job.batched, job.shapes.archive, keys)
                 return jax.block_until_ready(job.batched.start(iteration_keys(keys, 0), archive))
-            state = jax.tree.map(jnp.asarray, job.state_of(last.arrays))
+            state = job.batched.placed(job.state_of(last.arrays))
             last.arrays.clear()  # so that the replay buffer is not held twice
             return state
     finally:

@@ -260,16 +260,10 @@ def summary(expected: Expectation, measure: str) -> list[str]:
 
 def _cores(expected: Expectation) -> list[str]:
     """Return how many runs share the cores of a machine without a GPU, as lines of text."""
-    cores, runs = len(expected.machine.cores), len(expected.runs)
-    at_once, lines = min(expected.packing.devices, runs), []
-    if cores and at_once > 1:
-        lines.append(f"{at_once} runs at a time, each on cores of its own")
-    if 0 < runs < cores and any(run.item.seeds > 1 for run in expected.runs):
-        lines.append(
-            f"there are more cores ({cores}) than runs. A new study with --seeds-per-run 1 would "
-            "use more of them"
-        )
-    return lines
+    at_once = min(expected.packing.devices, len(expected.runs))
+    if not expected.machine.cores or at_once < 2:
+        return []
+    return [f"{at_once} runs at a time, each on cores of its own"]
 
 
 def _hours(expected: Expectation) -> str:

@@ -107,7 +107,9 @@ def time_iterations(config: Config, iterations: int) -> float:
     import jax
 
     from elites import tasks, training
+    from elites.training import devices
 
+    devices.provide(config.seeds)
     algorithm = training.build(tasks.make(config.task), config.algorithm, hp=config.hp)
     batched = training.Batched(algorithm, config.seeds)
     keys = training.seed_keys(config.seed_numbers)

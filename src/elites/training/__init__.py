@@ -7,6 +7,7 @@
     loop.py        train() and build()
     optimising.py  optimize(): functions of plain vectors
     seeds.py       an algorithm over a batch of seeds
+    devices.py     devices that the seeds are spread over
     stages.py      how its stages are compiled: separately, or an iteration as one program
     memory.py      keep freed memory in the process
     keys.py        random keys of seeds and iterations
@@ -35,7 +36,7 @@ from elites.training.keys import iteration_keys, reevaluation_keys, seed_keys
 from elites.training.loop import build, iterations_for, train, train_algorithm
 from elites.training.optimising import optimize
 from elites.training.results import Actor, Elite, Elites, Place, Run, SeedResult, named
-from elites.training.seeds import Batched, devices_for
+from elites.training.seeds import Batched
 from elites.training.sizes import size_in_bytes
 from elites.training.stopping import StopTraining, TrainingInterrupted
 from elites.training.switching import Behaviour, Switcher
@@ -58,7 +59,6 @@ __all__ = [
     "TrainingInterrupted",
     "ask_tell",
     "build",
-    "devices_for",
     "iteration_keys",
     "iterations_for",
     "named",

@@ -26,6 +26,7 @@ from elites.output import complain, warn
 from elites.tasks import checking
 from elites.tasks.rollout import problem
 from elites.tasks.task import Task
+from elites.training import devices
 from elites.training.builders import Builder, build_algorithm, hyperparameters_of, preset_for
 from elites.training.display import notes_on_axes
 from elites.training.keys import iteration_keys, seed_keys
@@ -103,6 +104,8 @@ def train(
     KeyboardInterrupt whose attribute `run` is the run so far. A second Ctrl-C raises at once.
     """
     _refuse_seed(hyperparameters)
+    seeds = _checked(seeds)
+    devices.provide(len(seeds))  # before anything is computed
     if isinstance(task, str):
         name: str = task if start_from is None else _runs().task_with_bounds(start_from, task)
         task = tasks.resolve(name, complain if progress is not False else None)
@@ -113,7 +116,7 @@ def train(
     budget = presets.get(preset).evaluations if evaluations is None else evaluations
     where = str(Path(start_from).resolve()) if start_from is not None else ""
     source = Source(values, budget, preset, on, task, algorithm, where)
-    built, seeds, given = _build(on, algorithm, values), _checked(seeds), None
+    built, given = _build(on, algorithm, values), None
     if start_from is not None:
         built, given = _runs().given_to(built, where, len(seeds))
     return _train(built, source, seeds, progress, callback, log, given)
@@ -190,7 +193,10 @@ def _train(
     archives, actors = state.archive, algorithm.actor(state)
     metrics = MetricsTable(table, tuple(seeds))
     names = tuple(axis.name for axis in source.task.descriptor_axes) if source.task else ()
-    run = Run(algorithm, tuple(seeds), archives, actors, metrics, state, _kernels(), source, names)
+    run = Run(
+        algorithm, tuple(seeds), archives, actors, metrics, state, _kernels(), batched.devices,
+        source, names,
+    )  # fmt: skip
     if interrupts.received:
         raise TrainingInterrupted(run, len(history), total)
     return run

@@ -21,6 +21,7 @@ from elites.core.hyperparameters import Hyperparameters
 from elites.core.reevaluation import Reevaluation
 from elites.core.types import Array
 from elites.interop.tables import MetricsTable
+from elites.output import warn
 from elites.tasks.task import Task
 from elites.training import calibrating, interpolating
 from elites.training.builders import Builder
@@ -30,6 +31,7 @@ from elites.training.interpolating import Interpolated
 from elites.training.keys import reevaluation_keys, seed_keys
 from elites.training.seeds import Batched
 from elites.training.switching import Switcher, from_calibration, from_reevaluation, joined
+from elites.words import counted
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -136,6 +138,8 @@ class Run(Generic[S]):
     """Final state, with the seeds as first axis. None for a run loaded without its state."""
     kernels: Path | None = dataclasses.field(default=None, repr=False)
     """Directory with the compiler's choices on a GPU, see `Batched`."""
+    devices: int | None = dataclasses.field(default=None, repr=False)
+    """Number of devices that the seeds were spread over, or None if it does not matter here."""
     source: Source | None = dataclasses.field(default=None, repr=False)
     """Settings that the run was trained with. None for a run that was loaded."""
     descriptor_names: tuple[str, ...] = dataclasses.field(default=(), repr=False)
@@ -198,7 +202,14 @@ class Run(Generic[S]):
 
     @functools.cached_property
     def _batched(self) -> Batched[S]:
-        return Batched(self.algorithm, len(self.seeds), self.kernels)
+        batched = Batched(self.algorithm, len(self.seeds), self.kernels, devices=self.devices)
+        if self.devices not in (None, batched.devices):
+            warn(
+                f"the seeds were computed on {counted(self.devices, 'device')}, and are now on "
+                f"{batched.devices}, so the last bits of results may differ. On a CPU, load the "
+                "run before JAX computes anything else"
+            )
+        return batched
 
     def rollout(self, elite: Elite) -> Rollout:
         """Run an episode of an elite and return its fitness, descriptor, validity and steps.

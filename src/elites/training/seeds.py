@@ -16,7 +16,7 @@ from typing import Generic, ParamSpec, TypeVar, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from elites.core import averaging, reevaluation
 from elites.core.algorithm import Algorithm, Metrics, Round, S
@@ -24,6 +24,7 @@ from elites.core.archive import Archive
 from elites.core.evaluation import rows_outside
 from elites.core.reevaluation import Reevaluation
 from elites.core.types import Array, Evaluation, Request, Results
+from elites.training.devices import devices_for
 from elites.training.keys import iteration_keys
 from elites.training.memory import keep_freed_memory
 from elites.training.outside import EvaluateOutside
@@ -47,8 +48,8 @@ class Batched(Generic[S]):
     """An algorithm that runs on a batch of seeds at once.
 
     `compiled` is the same `Algorithm` with stages that work on all seeds at once: every array that
-    a stage takes or returns has the seeds as its first axis. If the number of local devices divides
-    the number of seeds, the seeds are spread over all of them.
+    a stage takes or returns has the seeds as its first axis. The seeds are spread over `devices`
+    local devices, by default over as many as divide them evenly.
 
     On a GPU, the compiler times several kernels for an operation and takes the fastest. The choice
     differs between processes, and so do the last bits of a result. `kernels` is a directory that
@@ -61,9 +62,11 @@ class Batched(Generic[S]):
         seeds: int,
         kernels: Path | None = None,
         compiler_options: CompilerOptions | None = None,
+        devices: int | None = None,
     ):
         self.algorithm, self.seeds = algorithm, seeds
-        self._devices = devices_for(seeds)
+        self.devices = devices_for(seeds, devices)
+        self._sharding = _over(self.devices)
         self._options = dict(compiler_options or {})
         self._kernels = kernels if jax.default_backend() == "gpu" else None
         if self._kernels is not None:
@@ -121,9 +124,8 @@ class Batched(Generic[S]):
         and `concurrent` are explained in `Stage`.
         """
         mapped = jax.vmap(function, axis_name=SEEDS)
-        if self._devices > 1:
-            mesh = Mesh(np.array(jax.local_devices()), ("seed",))
-            spec = PartitionSpec("seed")
+        if self._sharding is not None:
+            mesh, spec = self._sharding.mesh, self._sharding.spec
             mapped = jax.shard_map(
                 mapped, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
             )
@@ -166,6 +168,12 @@ class Batched(Generic[S]):
         afterwards.
         """
         return (self._whole or self.compiled.step)(state, keys)
+
+    def placed(self, state: T) -> T:
+        """Return a state that was read from a file, with its arrays on the devices of the seeds."""
+        if self._sharding is None:
+            return jax.tree.map(jnp.asarray, state)
+        return jax.device_put(state, self._sharding)
 
     def shapes(self, keys: Array) -> S:
         """Return a state of all seeds with shapes and types in place of arrays.
@@ -272,16 +280,17 @@ class Batched(Generic[S]):
     def compile(self, state: S, keys: Array) -> int:
         """Compile the stages of an iteration and return the memory, in bytes, that it needs.
 
-        `state` is a state or its shapes. If the compiler does not report its memory, the result is
-        only the size of the state.
+        This is the memory on all devices together. `state` is a state or its shapes. If the
+        compiler does not report its memory, the result is only the size of the state.
         """
         self._make_kernel_directory()
         held, sizes = size_in_bytes(state), []
+        state = shapes_of(state, self._sharding)
 
         def shapes_after(stage: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
             lowered = cast(jax.stages.Wrapped, stage).lower(*args, **kwargs)
-            sizes.append(compiled_size(lowered.compile()))
-            return shapes_of(cast(T, lowered.out_info))
+            sizes.append(self.devices * compiled_size(lowered.compile()))
+            return shapes_of(cast(T, lowered.out_info), self._sharding)
 
         def evaluated(request: Request) -> Evaluation:
             evaluate = self.compiled.evaluate
@@ -307,10 +316,12 @@ class Batched(Generic[S]):
             self._kernels.mkdir(exist_ok=True)
 
 
-def devices_for(seeds: int) -> int:
-    """Return the number of local devices to use. It is 1 if the seeds do not divide evenly."""
-    count = len(jax.local_devices())
-    return count if seeds % count == 0 else 1
+def _over(devices: int) -> NamedSharding | None:
+    """Return the sharding of arrays whose first axis is spread over devices, None if over one."""
+    if devices == 1:
+        return None
+    mesh = Mesh(np.array(jax.local_devices()[:devices]), ("seed",))
+    return NamedSharding(mesh, PartitionSpec("seed"))
 
 
 def _results(evaluation: Evaluation, rows: slice) -> Results:

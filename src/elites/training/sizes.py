@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 import jax
+from jax.sharding import Sharding
 
 from elites.core.algorithm import SearchState
 from elites.core.types import Evaluation
@@ -17,9 +18,13 @@ def size_in_bytes(tree: SearchState | Evaluation) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def shapes_of(tree: T) -> T:
-    """Return a tree with shapes and types in place of its arrays."""
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
+def shapes_of(tree: T, sharding: Sharding | None = None) -> T:
+    """Return a tree with shapes and types in place of its arrays, all with the same sharding."""
+
+    def shape(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return jax.tree.map(shape, tree)
 
 
 def compiled_size(compiled: jax.stages.Compiled) -> int:
