@@ -39,7 +39,7 @@ class Config:
     Where the descriptor is a final position, progress_me needs the fewest evaluations.
     """
     seeds: int = 1
-    """Number of seeds, trained side by side as one batch."""
+    """Number of seeds, trained together."""
     first_seed: int = 0
     """First seed; the others follow it."""
     seed_list: Annotated[tuple[int, ...], tyro.conf.Fixed, tyro.conf.Suppress] = ()

@@ -5,9 +5,9 @@ a run gets all seeds of a task and an algorithm that fit in memory. Runs are put
 where that is expected to save time. A run that may be one of N side by side gets 1/N of a GPU, and
 1/N of its memory. Runs start as long as these shares add up to at most one.
 
-On a CPU, a seed with a simulator in JAX is no faster on several cores than on one. So each core is
-a device that computes one run at a time. If there are fewer runs than cores, each gets several, and
-computes its seeds at the same time. How seeds are divided depends on the memory alone. Loads
+On a CPU, a seed with a simulator in JAX is hardly faster on several cores than on one. So each core
+is a device that computes one run at a time. If there are fewer runs than cores, each gets several,
+and computes its seeds at the same time. How seeds are divided depends on the memory alone. Loads
 without JAX.
 """
 

@@ -1,8 +1,8 @@
 """Devices that the seeds of a run are spread over.
 
 On a GPU, all seeds are one batch. On a CPU, they are computed at the same time instead, each on a
-device of its own: the operations of a batch are too small to divide between cores. A seed then has
-the same bits whatever the number of seeds and of cores.
+device of its own, because most operations of a batch are too small to divide between cores. A seed
+then has the same bits whatever the number of seeds and of cores.
 
 JAX takes the whole CPU as one device, unless it is told otherwise before it computes anything.
 `provide` tells it.
