@@ -8,6 +8,7 @@
     optimising.py  optimize(): functions of plain vectors
     seeds.py       an algorithm over a batch of seeds
     devices.py     devices that the seeds are spread over
+    linear_algebra.py  where they have to be one device
     stages.py      how its stages are compiled: separately, or an iteration as one program
     memory.py      keep freed memory in the process
     keys.py        random keys of seeds and iterations

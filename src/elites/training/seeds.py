@@ -24,6 +24,7 @@ from elites.core.archive import Archive
 from elites.core.evaluation import rows_outside
 from elites.core.reevaluation import Reevaluation
 from elites.core.types import Array, Evaluation, Request, Results
+from elites.training import linear_algebra
 from elites.training.devices import devices_for
 from elites.training.keys import iteration_keys
 from elites.training.memory import keep_freed_memory
@@ -49,7 +50,8 @@ class Batched(Generic[S]):
 
     `compiled` is the same `Algorithm` with stages that work on all seeds at once: every array that
     a stage takes or returns has the seeds as its first axis. The seeds are spread over `devices`
-    local devices, by default over as many as divide them evenly.
+    local devices, by default over as many as divide them evenly. If linear algebra could block
+    them, only one device is used, see `linear_algebra`.
 
     On a GPU, the compiler times several kernels for an operation and takes the fastest. The choice
     differs between processes, and so do the last bits of a result. `kernels` is a directory that
@@ -66,6 +68,8 @@ class Batched(Generic[S]):
     ):
         self.algorithm, self.seeds = algorithm, seeds
         self.devices = devices_for(seeds, devices)
+        if self.devices > 1 and linear_algebra.may_block(algorithm):
+            self.devices = 1
         self._sharding = _over(self.devices)
         self._options = dict(compiler_options or {})
         self._kernels = kernels if jax.default_backend() == "gpu" else None
