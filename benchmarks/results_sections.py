@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+import results_additions as additions
 import results_differences as differences
 import results_progress as progress
 from elites.files import Fields, RunError, check_record, read_json
@@ -394,6 +395,8 @@ def page(data: Data) -> dict[Path, dict[str, str]]:
         "relative": relative(data),
         "losses": losses(data),
         "differences": differences.differences(data),
+        "greedy": additions.greedy(data),
+        "additions": additions.additions(data),
         "related": related(data),
         "released": released(data),
         "files": files(data),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,47 +16,19 @@ from elites.study.groups import Group
 from elites.study.plan import Plan
 from elites.study.recorded import Folder
 from elites.study.study import Item
+from result_tables import ROOT, cells_of, page_scripts, rows_of
 from written import study
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
 def scripts():
     """Return the modules of benchmarks/results.py."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        import results
-        import results_claims
-        import results_data
-        import results_differences
-        import results_figures
-        import results_progress
-        import results_sections
-    finally:
-        sys.path.pop(0)
-    return SimpleNamespace(
-        results=results, data=results_data, sections=results_sections, claims=results_claims,
-        differences=results_differences, progress=results_progress, figures=results_figures,
-    )  # fmt: skip
+    return page_scripts()
 
 
 @pytest.fixture(scope="module")
 def data(scripts):
     return scripts.data.read()
-
-
-def rows_of(name: str) -> list[dict[str, str]]:
-    """Return the rows of a recorded table."""
-    with (ROOT / "docs" / "results" / f"{name}.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def cells_of(table: str, *first: str) -> list[str]:
-    """Return the cells of the only row of a Markdown table that begins with the given cells."""
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
-    (found,) = [row for row in rows if row[: len(first)] == list(first)]
-    return found
 
 
 def test_the_pages_agree_with_the_tables(scripts, data):

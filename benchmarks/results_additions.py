@@ -1,0 +1,159 @@
+"""Sections of the results page on the offspring that enter the archive, by variation."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import NamedTuple
+
+import numpy as np
+
+from elites.study.groups import NEAR
+from elites.study.markup import p_text
+from elites.study.recorded import Recording
+from elites.study.statistics import rank_sum
+from results_data import EARLY, STRONGEST, TITLES, Data, code, compared, seed_columns, table
+
+KINDS = {"GA": ("ga",), "PG": ("pg",), "actor": ("greedy", "injection")}
+"""Endings of the names of variations, by the title of their column."""
+TASK = "walker_uni"
+BEGUN = 120
+"""Iteration after which an addition of the greedy actor counts as late."""
+
+Columns = list[tuple[Recording, int]]
+"""Tables, each with the column of one seed."""
+
+
+def additions(data: Data) -> str:
+    """Return a table of the mean number of offspring that are added in an iteration.
+
+    It has all algorithms of the comparison with GA offspring and runs of `EARLY` evaluations.
+    "Later" is from there to the budget of the plan, or to the end of an algorithm's longest runs.
+    """
+    planned = max(budget for group in data.planned.groups for budget in group.budgets)
+    rows = []
+    for task, title in TITLES.items():
+        for label in (group.label for group in compared(data, task)):
+            columns = columns_of(data, task, label)
+            first, end = lasting(columns, EARLY), min(planned, longest(columns))
+            if not any(_names(recording, "GA") for recording, _ in first):
+                continue
+            later = lasting(columns, end) if end > EARLY * (1 + NEAR) else []
+            rows.append(
+                [title, code(label), *_texts(first, 0, EARLY),
+                 *_texts(later, EARLY, end), f"{end:,.0f}" if later else ""]
+            )  # fmt: skip
+    header = ["task", "algorithm", "seeds", *KINDS, "later: seeds",
+              *(f"later: {kind}" for kind in KINDS), "until"]  # fmt: skip
+    return table(header, rows)
+
+
+def columns_of(data: Data, task: str, label: str) -> Columns:
+    """Return the longest table of each seed of an algorithm on a task, and the seed's column."""
+    own = [r for r in data.recordings if r.task == task and r.label == label]
+    return list(seed_columns(own).values())
+
+
+def longest(columns: Columns) -> float:
+    """Return the evaluations of the longest runs."""
+    return max((recording.last for recording, _ in columns), default=0.0)
+
+
+def lasting(columns: Columns, evaluations: float) -> Columns:
+    """Return the seeds whose runs have at least so many evaluations, but for a few."""
+    return [one for one in columns if one[0].last >= evaluations * (1 - NEAR)]
+
+
+def _texts(columns: Columns, after: float, until: float) -> list[str]:
+    """Return the number of seeds, and their mean additions of each kind, as text."""
+    if not columns:
+        return [""] * (1 + len(KINDS))
+    means = (mean(columns, kind, after, until) for kind in KINDS)
+    return [str(len(columns)), *("" if x is None else f"{x:.2f}" for x in means)]
+
+
+def mean(columns: Columns, kind: str, after: float, until: float) -> float | None:
+    """Return the mean number of additions of a kind in an iteration, or None without this kind.
+
+    For each seed, this is the mean over the recorded iterations between two numbers of evaluations.
+    """
+    found = []
+    for recording, column in columns:
+        spent = recording.metrics["evaluations"][:, column]
+        rows = (spent > after) & (spent <= until * (1 + NEAR))
+        if names := _names(recording, kind):
+            found.append(sum(recording.metrics[name][rows, column].mean() for name in names))
+    return float(np.mean(found)) if found else None
+
+
+def _names(recording: Recording, kind: str) -> list[str]:
+    """Return the columns of a table that count the additions of a kind of variation."""
+    return [name for name in recording.metrics
+            if name.startswith("added.") and name.endswith(KINDS[kind])]  # fmt: skip
+
+
+class Seed(NamedTuple):
+    """A seed of `pga_me`: how often its greedy actor was added late, and what it reached."""
+
+    seed: int
+    recorded: int
+    """Number of recorded iterations after `BEGUN`."""
+    late: int
+    """Number of these in which the greedy actor was added."""
+    last: int
+    """Last recorded iteration in which it was added."""
+    fitness: float
+    score: float
+
+
+def greedy_seeds(data: Data) -> list[Seed]:
+    """Return the seeds of `pga_me` on Walker-Uni, in the order of their QD-scores."""
+    found = []
+    for recording, column in columns_of(data, TASK, STRONGEST):
+        metrics = {name: values[:, column] for name, values in recording.metrics.items()}
+        added, after = metrics["added.greedy"] > 0, metrics["iteration"] > BEGUN
+        found.append(
+            Seed(int(metrics["seed"][0]), int(after.sum()), int((added & after).sum()),
+                 int(metrics["iteration"][added].max(initial=0)), metrics["max_fitness"][-1],
+                 metrics["qd_score"][-1])
+        )  # fmt: skip
+    return sorted(found, key=lambda seed: seed.score)
+
+
+def greedy(data: Data) -> str:
+    """Return how seeds of `pga_me` on Walker-Uni depend on its greedy actor, beside `dcg_me`."""
+    seeds = greedy_seeds(data)
+    rows = [
+        [str(one.seed), f"{one.late} of {one.recorded}", str(one.last), f"{one.fitness:,.0f}",
+         f"{one.score / 1e5:.2f}"]
+        for one in seeds
+    ]  # fmt: skip
+    header = ["seed", f"recorded iterations after {BEGUN} in which the actor was added",
+              "the last one", "maximum fitness", "QD-score, 1e5"]  # fmt: skip
+    return f"{table(header, rows)}\n\n{_conclusion(data, seeds)}"
+
+
+def _conclusion(data: Data, seeds: list[Seed]) -> str:
+    """Return how the seeds with and without late additions compare with `dcg_me`."""
+    late, never = ([one for one in seeds if bool(one.late) is added] for added in (True, False))
+    assert min(one.score for one in late) > max(one.score for one in never)
+    conditioned = data.planned.find(TASK, "dcg_me")
+    assert conditioned is not None
+    curves = conditioned.curves
+
+    def medians(scores: np.ndarray, fitness: np.ndarray) -> str:
+        return (f"a median QD-score of {np.median(scores) / 1e5:.1f}e5 and a maximum fitness of "
+                f"{np.median(fitness):,.0f}")  # fmt: skip
+
+    def of(group: list[Seed]) -> str:
+        return medians(np.array([s.score for s in group]), np.array([s.fitness for s in group]))
+
+    p, _ = rank_sum([one.score for one in late], [one.score for one in never])
+    text = (
+        f"The {len(late)} seeds whose actor was added after iteration {BEGUN} have {of(late)}. The "
+        f"other {len(never)} have {of(never)}, and `dcg_me` has "
+        f"{medians(curves['qd_score'][-1], curves['max_fitness'][-1])}. Every seed of the first "
+        f"kind is above every seed of the second, p = {p_text(p)}, the smallest that "
+        f"{len(late)} and {len(never)} seeds can give. It was looked for when the runs had ended, "
+        "so it is exploratory."
+    )
+    return textwrap.fill(text, 110, break_on_hyphens=False)
