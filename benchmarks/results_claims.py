@@ -76,21 +76,36 @@ CLAIMS = (
 def claims(data: Data) -> str:
     """Return a table of the paper's claims with our tests, and one of the claims not tested yet."""
     header = ["claim, by QD-score unless stated", "task", "paper", "evaluations", "seeds",
-              "above in", "p, Bonferroni", "our finding"]  # fmt: skip
+              "above in", "p, Bonferroni", "our finding",
+              f"after {EARLY:,}, exploratory"]  # fmt: skip
     rows: list[list[str]] = []
     untested: dict[str, list[str]] = {}  # titles of tasks, keyed by claim
     for claim in CLAIMS:
         for task in claim.tasks:
             found = _tested(data, claim, task)[::-1]  # the largest budget first
-            rows += [[claim.text, TITLES[task], claim.published, *_said(claim, test)]
-                     for test in found]  # fmt: skip
             if not found:
                 untested.setdefault(claim.text, []).append(TITLES[task])
+            main = [one for one in found if not one.exploratory] or found
+            before = [_before(one) for one in found if one not in main]
+            rows += [
+                [claim.text, TITLES[task], claim.published, *_said(claim, one),
+                 "".join(before if one is main[0] else [])]
+                for one in main
+            ]  # fmt: skip
     tables = [table(header, rows)]
     if untested:
         left = [[text, ", ".join(names)] for text, names in untested.items()]
         tables.append(table(["not tested yet", "tasks"], left))
     return "\n\n".join(tables)
+
+
+def _before(tested: _Tested) -> str:
+    """Return the p-value, effect and seeds of a test after fewer evaluations, as text."""
+    one = tested.test
+    return (
+        f"p = {p_text(tested.p)}, {100 * one.comparison.superiority:.0f} %, "
+        f"{len(one.first)} and {len(one.second)} seeds"
+    )
 
 
 class _Tested(NamedTuple):
@@ -99,6 +114,11 @@ class _Tested(NamedTuple):
     test: Test
     p: float  # after Bonferroni's correction
     least: float  # smallest p that these seeds could have given, after the correction
+
+    @property
+    def exploratory(self) -> bool:
+        """Whether its number of evaluations was chosen when the runs had ended."""
+        return (self.test.evaluations or 0) <= EARLY
 
 
 def _tested(data: Data, claim: Claim, task: str) -> list[_Tested]:
@@ -131,7 +151,7 @@ def _said(claim: Claim, tested: _Tested) -> list[str]:
     above = one.comparison.superiority > 0.5
     significant = tested.p < LEVEL
     verdict = _verdict(claim, above, significant, tested.least < LEVEL)
-    if significant and (one.evaluations or 0) <= EARLY:  # a budget chosen after the runs
+    if significant and tested.exploratory:
         verdict = f"{verdict.strip('*')}, exploratory"
     return [
         f"{one.evaluations or 0:,.0f}",
