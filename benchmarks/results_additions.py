@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+import elites
 from elites.study.groups import NEAR
 from elites.study.markup import p_text
 from elites.study.recorded import Recording
@@ -24,17 +27,16 @@ Columns = list[tuple[Recording, int]]
 
 
 def additions(data: Data) -> str:
-    """Return a table of the mean number of offspring that are added in an iteration.
+    """Return a table of the share of offspring that enter the archive, by kind of variation.
 
     It has all algorithms of the comparison with GA offspring and runs of `EARLY` evaluations.
     "Later" is from there to the budget of the plan, or to the end of an algorithm's longest runs.
     """
-    planned = max(budget for group in data.planned.groups for budget in group.budgets)
     rows = []
     for task, title in TITLES.items():
         for label in (group.label for group in compared(data, task)):
             columns = columns_of(data, task, label)
-            first, end = lasting(columns, EARLY), min(planned, longest(columns))
+            first, end = lasting(columns, EARLY), last_evaluations(data, columns)
             if not any(_names(recording, "GA") for recording, _ in first):
                 continue
             later = lasting(columns, end) if end > EARLY * (1 + NEAR) else []
@@ -53,9 +55,10 @@ def columns_of(data: Data, task: str, label: str) -> Columns:
     return list(seed_columns(own).values())
 
 
-def longest(columns: Columns) -> float:
-    """Return the evaluations of the longest runs."""
-    return max((recording.last for recording, _ in columns), default=0.0)
+def last_evaluations(data: Data, columns: Columns) -> float:
+    """Return the evaluations of the longest of some runs, at most the budget of the plan."""
+    planned = max(budget for group in data.planned.groups for budget in group.budgets)
+    return min(planned, max((recording.last for recording, _ in columns), default=0.0))
 
 
 def lasting(columns: Columns, evaluations: float) -> Columns:
@@ -64,25 +67,35 @@ def lasting(columns: Columns, evaluations: float) -> Columns:
 
 
 def _texts(columns: Columns, after: float, until: float) -> list[str]:
-    """Return the number of seeds, and their mean additions of each kind, as text."""
+    """Return the number of seeds, and their share of additions for each kind, as text."""
     if not columns:
         return [""] * (1 + len(KINDS))
-    means = (mean(columns, kind, after, until) for kind in KINDS)
-    return [str(len(columns)), *("" if x is None else f"{x:.2f}" for x in means)]
+    shares = (share(columns, kind, after, until) for kind in KINDS)
+    return [str(len(columns)), *("" if x is None else f"{100 * x:.2g} %" for x in shares)]
 
 
-def mean(columns: Columns, kind: str, after: float, until: float) -> float | None:
-    """Return the mean number of additions of a kind in an iteration, or None without this kind.
+def share(columns: Columns, kind: str, after: float, until: float) -> float | None:
+    """Return the share of a kind's offspring that are added, or None without this kind.
 
-    For each seed, this is the mean over the recorded iterations between two numbers of evaluations.
+    It is the mean over seeds and over iterations between two numbers of evaluations. Only every
+    tenth iteration counts, because long tables have no others.
     """
     found = []
     for recording, column in columns:
-        spent = recording.metrics["evaluations"][:, column]
-        rows = (spent > after) & (spent <= until * (1 + NEAR))
+        spent, iteration = (recording.metrics[name][:, column]
+                            for name in ("evaluations", "iteration"))  # fmt: skip
+        rows = (spent > after) & (spent <= until * (1 + NEAR)) & (iteration % 10 == 0)
         if names := _names(recording, kind):
-            found.append(sum(recording.metrics[name][rows, column].mean() for name in names))
+            added = sum(recording.metrics[name][rows, column].mean() for name in names)
+            made = offspring(recording.task, recording.label.partition(",")[0])
+            found.append(added / sum(made[name.removeprefix("added.")] for name in names))
     return float(np.mean(found)) if found else None
+
+
+@functools.cache
+def offspring(task: str, name: str) -> Mapping[str, int]:
+    """Return how many offspring each variation of an algorithm makes in an iteration."""
+    return elites.build(task, name).offspring
 
 
 def _names(recording: Recording, kind: str) -> list[str]:
@@ -120,15 +133,15 @@ def greedy_seeds(data: Data) -> list[Seed]:
 
 
 def greedy(data: Data) -> str:
-    """Return how seeds of `pga_me` on Walker-Uni depend on its greedy actor, beside `dcg_me`."""
+    """Return how seeds of `pga_me` on Walker-Uni differ with late additions of its greedy actor."""
     seeds = greedy_seeds(data)
     rows = [
         [str(one.seed), f"{one.late} of {one.recorded}", str(one.last), f"{one.fitness:,.0f}",
          f"{one.score / 1e5:.2f}"]
         for one in seeds
     ]  # fmt: skip
-    header = ["seed", f"recorded iterations after {BEGUN} in which the actor was added",
-              "the last one", "maximum fitness", "QD-score, 1e5"]  # fmt: skip
+    header = ["seed", f"iterations after {BEGUN} with an addition", "the last one",
+              "maximum fitness", "QD-score, 1e5"]  # fmt: skip
     return f"{table(header, rows)}\n\n{_conclusion(data, seeds)}"
 
 
@@ -138,22 +151,20 @@ def _conclusion(data: Data, seeds: list[Seed]) -> str:
     assert min(one.score for one in late) > max(one.score for one in never)
     conditioned = data.planned.find(TASK, "dcg_me")
     assert conditioned is not None
-    curves = conditioned.curves
 
-    def medians(scores: np.ndarray, fitness: np.ndarray) -> str:
+    def medians(scores: Sequence[float] | np.ndarray, fitness: Sequence[float] | np.ndarray) -> str:
         return (f"a median QD-score of {np.median(scores) / 1e5:.1f}e5 and a maximum fitness of "
                 f"{np.median(fitness):,.0f}")  # fmt: skip
 
-    def of(group: list[Seed]) -> str:
-        return medians(np.array([s.score for s in group]), np.array([s.fitness for s in group]))
-
+    ours, others = (medians([s.score for s in group], [s.fitness for s in group])
+                    for group in (late, never))  # fmt: skip
     p, _ = rank_sum([one.score for one in late], [one.score for one in never])
+    curves = conditioned.curves
     text = (
-        f"The {len(late)} seeds whose actor was added after iteration {BEGUN} have {of(late)}. The "
-        f"other {len(never)} have {of(never)}, and `dcg_me` has "
-        f"{medians(curves['qd_score'][-1], curves['max_fitness'][-1])}. Every seed of the first "
-        f"kind is above every seed of the second, p = {p_text(p)}, the smallest that "
-        f"{len(late)} and {len(never)} seeds can give. It was looked for when the runs had ended, "
-        "so it is exploratory."
+        f"In {len(late)} seeds an addition after iteration {BEGUN} was recorded. They have {ours}. "
+        f"The other {len(never)} have {others}, and `dcg_me` has "
+        f"{medians(curves['qd_score'][-1], curves['max_fitness'][-1])}. Each of the {len(late)} is "
+        f"above each of the {len(never)}, p = {p_text(p)}, the smallest that so few seeds can "
+        "give. The split was chosen when the runs had ended."
     )
     return textwrap.fill(text, 110, break_on_hyphens=False)

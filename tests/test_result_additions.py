@@ -9,7 +9,6 @@ from elites.study.recorded import Recording
 from result_tables import ROOT, cells_of, page_scripts, rows_of
 
 PAGE = " ".join((ROOT / "docs" / "results.md").read_text("utf-8").split())
-HALF_PG = ("dcg_me", "pga_me")
 
 
 @pytest.fixture(scope="module")
@@ -22,23 +21,25 @@ def data(scripts):
     return scripts.data.read()
 
 
-def shares(scripts, data, task, label, after, until):
-    """Return the mean additions of each kind, by the name of its column."""
+def later_shares(scripts, data, task, label, until):
+    """Return the share of a kind's offspring that are added late in a run, by kind."""
     columns = scripts.additions.lasting(scripts.additions.columns_of(data, task, label), until)
-    return {kind: scripts.additions.mean(columns, kind, after, until) or 0.0
+    early = scripts.data.EARLY
+    return {kind: scripts.additions.share(columns, kind, early, until)
             for kind in scripts.additions.KINDS}  # fmt: skip
 
 
-def test_means_of_additions_by_hand(scripts, data):
-    rows = rows_of("walker_uni/pga_me.seeds_800-807")
+def test_shares_of_additions_by_hand(scripts, data):
+    """The table of `pga_me` has every tenth iteration and the first one, which does not count."""
+    rows = [r for r in rows_of("walker_uni/pga_me.seeds_800-807") if int(r["iteration"]) % 10 == 0]
     early = [r for r in rows if int(r["evaluations"]) <= scripts.data.EARLY]
     later = [r for r in rows if int(r["evaluations"]) > scripts.data.EARLY]
-    means = [
-        f"{np.mean([float(row[f'added.{name}']) for row in part]):.2f}"
-        for part in (early, later) for name in ("ga", "pg", "greedy")
+    shares = [
+        f"{100 * np.mean([float(row[f'added.{name}']) for row in part]) / made:.2g} %"
+        for part in (early, later) for name, made in (("ga", 128), ("pg", 127), ("greedy", 1))
     ]  # fmt: skip
     cells = cells_of(scripts.additions.additions(data), "Walker-Uni", "`pga_me`")
-    assert cells[2:] == ["8", *means[:3], "8", *means[3:], "256,000"]
+    assert cells[2:] == ["8", *shares[:3], "8", *shares[3:], "256,000"]
 
 
 def test_seeds_that_were_stopped_do_not_count(scripts, data):
@@ -49,36 +50,49 @@ def test_seeds_that_were_stopped_do_not_count(scripts, data):
 
 
 def test_each_seed_counts_the_same_however_many_iterations_were_recorded(scripts):
-    def recording(seed, added):
-        columns = {"seed": [seed] * len(added), "evaluations": [100.0] * len(added)}
-        metrics = {"added.ga": added, "added.quality_pg": added, **columns}
+    def recording(seed, iterations, added):
+        columns = {"seed": [seed] * len(added), "evaluations": [100.0] * len(added),
+                   "iteration": iterations}  # fmt: skip
+        metrics = {"added.ga": added, "added.pg": added, **columns}
         arrays = {name: np.array(values)[:, None] for name, values in metrics.items()}
-        return Recording(ROOT, "ant_omni", "me", arrays)
+        return Recording(ROOT, "ant_omni", "dcg_me", arrays)
 
-    columns = [(recording(0, [1.0]), 0), (recording(1, [4.0, 6.0, 8.0]), 0)]
-    assert scripts.additions.mean(columns, "GA", 0, 100) == 3.5
-    assert scripts.additions.mean(columns, "PG", 0, 100) == 3.5
-    assert scripts.additions.mean(columns, "actor", 0, 100) is None
+    # Iterations 1 and 11 are not multiples of ten.
+    columns = [(recording(0, [1, 10], [99.0, 1.0]), 0),
+               (recording(1, [10, 11, 20, 30], [4.0, 99.0, 6.0, 8.0]), 0)]  # fmt: skip
+    assert scripts.additions.share(columns, "GA", 0, 100) == 3.5 / 128
+    assert scripts.additions.share(columns, "PG", 0, 100) == 3.5 / 128
+    assert scripts.additions.share(columns, "actor", 0, 100) is None
+
+
+def test_both_pg_variations_of_qd_pg_count(scripts):
+    """`qd_pg` makes 2 x 84 offspring by PG, one with each of its critics."""
+    metrics = {"added.quality_pg": 3.0, "added.diversity_pg": 18.0, "iteration": 10, "seed": 0,
+               "evaluations": 100}  # fmt: skip
+    arrays = {name: np.array([[value]]) for name, value in metrics.items()}
+    columns = [(Recording(ROOT, "ant_omni", "qd_pg", arrays), 0)]
+    assert scripts.additions.share(columns, "PG", 0, 100) == 21 / 168
 
 
 def test_what_the_page_says_about_additions(scripts, data):
-    early, end = scripts.data.EARLY, 256_000
+    end = 256_000
+    ga = {label: later_shares(scripts, data, "ant_omni", label, end)["GA"]
+          for label in ("dcg_me", "pga_me", "me")}  # fmt: skip
+    texts = [f"{100 * share:.1f} %" for share in ga.values()]
+    assert (
+        f"on Ant-Omni, {texts[0]} of the GA offspring of `dcg_me` are added, {texts[1]} of those "
+        f"of `pga_me` and {texts[2]} of those of `me`"
+    ) in PAGE
+    assert ga["dcg_me"] > ga["pga_me"] > ga["me"]
+    seldom, often = [], []
     for task in scripts.data.TITLES:
-        for label in {r.label for r in data.recordings if r.task == task}:
-            found = shares(scripts, data, task, label, 0, early)
-            if found["GA"]:
-                assert found["GA"] > found["PG"] + found["actor"], (task, label)
-        for label in HALF_PG:
-            until = 192_256 if (task, label) == ("anttrap_omni", "pga_me") else end
-            found = shares(scripts, data, task, label, early, until)
-            assert found["PG"] < 0.04 * sum(found.values())
-    for task, last in (("ant_omni", end), ("anttrap_omni", 192_256)):
-        conditioned, plain, alone = (
-            shares(scripts, data, task, label, early, last)["GA"]
-            for label in ("dcg_me", "pga_me", "me")
-        )
-        assert 4 < conditioned / alone < 5
-        assert plain < alone
+        for label, found in (("dcg_me", seldom), ("pga_me", seldom), ("progress_me", often)):
+            columns = scripts.additions.columns_of(data, task, label)
+            until = scripts.additions.last_evaluations(data, columns)
+            found.append(later_shares(scripts, data, task, label, until)["PG"])
+    assert len(seldom) == 2 * len(often) == 8
+    assert f"it is at most {100 * max(seldom):.2f} % of them in the later part" in PAGE
+    assert f"it is at least {100 * min(often):.1f} %" in PAGE
 
 
 def test_how_often_the_greedy_actor_is_added_elsewhere(data):
@@ -100,3 +114,33 @@ def test_seeds_of_pga_me_on_walker_uni_by_hand(scripts, data):
     scores = [seed.score for seed in scripts.additions.greedy_seeds(data)]
     assert scores == sorted(scores)
     assert len(scores) == 8
+
+
+def test_what_the_page_says_about_seeds_that_get_ahead(scripts, data):
+    """Late additions were recorded only after these seeds were ahead, and others need no actor."""
+    seeds = scripts.additions.greedy_seeds(data)
+    others = [seed.seed for seed in seeds if not seed.late]
+    rows = rows_of("walker_uni/pga_me.seeds_800-807")
+    bound = max(float(r["max_fitness"]) for r in rows if int(r["seed"]) in others)
+    for seed in (seed.seed for seed in seeds if seed.late):
+        own = [r for r in rows if int(r["seed"]) == seed]
+        ahead = min(int(r["iteration"]) for r in own if float(r["max_fitness"]) > bound)
+        late = [int(r["iteration"]) for r in own if float(r["added.greedy"])]
+        assert ahead < min(i for i in late if i > scripts.additions.BEGUN)
+    assert "In each of the five seeds" in PAGE
+    assert len(seeds) - len(others) == 5
+
+    def scores(label):
+        """Return the last QD-score of each seed up to 191,232 evaluations and a hundredth more."""
+        columns = scripts.additions.columns_of(data, "walker_uni", label)
+        lasting = scripts.additions.lasting(columns, 191_232)
+        return [
+            recording.metrics["qd_score"][:, column][
+                recording.metrics["evaluations"][:, column] <= 1.01 * 191_232
+            ][-1]
+            for recording, column in lasting
+        ]
+
+    ablation, conditioned = scores("dcg_me_no_actor_evaluation"), scores("dcg_me")
+    assert (len(ablation), len(conditioned)) == (4, 8)
+    assert sum(score > max(conditioned) for score in ablation) == 3
