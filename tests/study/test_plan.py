@@ -68,6 +68,8 @@ def test_a_plan_survives_being_saved(tmp_path):
         (('["me", "dcg_me"]', '"me"'), r"line 3: algorithms must be a list of names"),
         (("seeds = 4", "seeds = 0"), r"line 4: seeds must be a whole number of at least 1"),
         (("seeds = 4", 'seeds = "many"'), r"line 4: seeds must be a whole number, got 'many'"),
+        (("seeds = 4", "keep_elites = -1"), r"line 4: keep_elites must be at least 0, got -1"),
+        (("seeds = 4", "keep_elites = 0.5"), r"line 4: keep_elites must be a whole number, got 0"),
         (("seeds = 4", "seed = 4"), r"Did you mean 'seeds' or 'first_seed'\?"),
         (("cells = 16", "cels = 16"), r"line 8: unknown hyperparameter 'cels'.*cells"),
         (("cells = 16", "cells = -1"), r"line 8: cells must be a whole number of at least 1"),

@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
 from ray.exceptions import NodeDiedError, RayTaskError  # noqa: E402
 
-from elites.runs import checkpoint  # noqa: E402
+from elites.runs import checkpoint, evaluation  # noqa: E402
 from elites.study import on_ray, ray_cluster, scheduler  # noqa: E402
 from elites.study.engines import LocalEngine  # noqa: E402
 from elites.study.plan import Plan  # noqa: E402
@@ -29,7 +30,7 @@ from elites.study.table import Live  # noqa: E402
 
 PLAN = Plan(
     ("point_omni",), ("me", "pga_me"), seeds=2, preset="smoke", evaluations=32 * 300,
-    checkpoint_every=10,
+    checkpoint_every=10, keep_elites=3,
 )  # fmt: skip
 TABLES = ("metrics.csv", "evaluation/metrics.csv", "evaluation/cells.csv")
 
@@ -65,6 +66,13 @@ def cluster(monkeypatch):
     yield made
     ray.shutdown()
     made.shutdown()
+
+
+def weights_of(model: Path) -> bytes:
+    """The file of a packed model with the policies of its elites and its actor."""
+    with zipfile.ZipFile(model) as file:
+        (name,) = [name for name in file.namelist() if name.endswith("/weights.npz")]
+        return file.read(name)
 
 
 def machine_of(cluster, run: str):
@@ -114,6 +122,10 @@ def test_a_lost_machines_run_goes_on_elsewhere(cluster, alone, tmp_path, in_plac
     for item in study.items():
         for table in TABLES:
             assert rows(study.run(item).path / table) == rows(alone.run(item).path / table)
+        # The models differ in the time of training alone, which is in their tables.
+        assert evaluation.error_in_new_process(study.run(item)) == 0
+        ours, theirs = (weights_of(some.model(item)) for some in (study, alone))
+        assert ours == theirs
 
 
 def test_a_request_no_machine_can_meet_is_refused(cluster):

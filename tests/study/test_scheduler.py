@@ -134,6 +134,35 @@ def test_one_that_fails_twice_is_reported_and_the_rest_goes_on(study):
     assert engine.started == [DCG]
 
 
+def test_a_second_worker_takes_the_place_of_one_that_has_trained_a_run(study):
+    """It starts before any other run, in the slot that is free, and is no second attempt."""
+    trained = [worker.TRAINED, worker.FAILED]
+    result, engine, out = work(study, {ME: trained}, slots=1)
+    assert (result.done, result.failed) == (3, [])
+    assert engine.started == [ME, ME, ME, DCG, PGA]
+    assert engine.most == 1
+    assert f"{ME} failed: ended with exit code 1, but is not finished; see " in out
+    assert f"{ME}: queued" not in out.partition("failed")[0]
+
+
+def test_no_second_worker_starts_after_a_signal(study):
+    class Finishing(Told):
+        def poll(self):
+            return Ending(worker.TRAINED) if self.stopped else None
+
+    class Kept(Script):
+        def start(self, study, item):
+            super().start(study, item)
+            return Finishing(self, item, Ending(worker.TRAINED))
+
+    engine, signals = Kept(study, {}, slots=3), Signals()
+    live = Live(study, io.StringIO(), every=0.0)
+    live.show = lambda *_: setattr(signals, "received", 15)
+    result = Scheduler(study, engine, live, pause=0.0).run(signals)
+    assert result.stopped
+    assert engine.started == [ME, DCG, PGA]
+
+
 def test_what_does_not_fit_is_split_by_seeds(study):
     result, _, out = work(study, {DCG: [4], "point_omni-dcg_me-seeds-0-1": [4]})
     assert result.done == 5

@@ -15,7 +15,7 @@ from elites.cli.common import STOPPED, program, shown
 from elites.output import say, warn, write
 from elites.runs import directory as directories
 from elites.runs.directory import RunDirectory
-from elites.words import counted, listed, plain, quoted
+from elites.words import amount, counted, listed, plain, quoted
 
 if TYPE_CHECKING:
     from elites.study.packing import Wish
@@ -160,8 +160,13 @@ def _report_end(result: Result, path: Path, again: str) -> int:
             f"Continue with: {again}"
         )
         return STOPPED
+    from elites.study import study as studies
+
     done = counted(result.done, "run")
     say(f"{done} done: {plain(str(path))}. See '{program()} report {quoted(path)}'")
+    if models := studies.Study(path).models():
+        size = amount(sum(model.stat().st_size for model in models))
+        say(f"{counted(len(models), 'model')} kept in {plain(str(models[0].parent))}: {size}")
     for item in result.failed:
         write(f"{plain(f'failed: {item.name}: {item.error}')}\n", sys.stderr)
     return 1 if result.failed else 0

@@ -221,7 +221,9 @@ def _probe_of(
                 rows["reward"].append([float(state.reward)])
                 rows["descriptor"].append(np.asarray(state.descriptor, np.float64))
                 observation = np.asarray(state.observation, np.float64)
-                rows["observation"].append([np.mean(weights[0] * observation)])
+                # Plain vectors observe nothing. Their runs have recorded NaN for that.
+                observed = np.mean(weights[0] * observation) if observation_size else np.nan
+                rows["observation"].append([observed])
     return {name: _ranges(np.array(values)) for name, values in rows.items()}
 
 

@@ -18,6 +18,11 @@ from elites.runs import job, saved
 from elites.runs.checkpoint import Arrays
 from elites.runs.directory import RunDirectory
 
+
+class NoElitesError(ValueError):
+    """No rounded policy reaches its cell with nearly the fitness that it had."""
+
+
 LOSS = 0.05
 """Largest share of its fitness that an elite may lose."""
 
@@ -26,8 +31,8 @@ def rounded(run: RunDirectory, weights: Arrays, index: int, iteration: int) -> A
     """Return the arrays [1, ...] of a seed in which the policies of the elites are rounded.
 
     Cells whose elite rounding changes too much become empty. `weights` are the arrays of the seed
-    with this index, at a checkpoint of the run. Raises a ValueError if all cells become empty, or
-    if the task is not deterministic.
+    with this index, at a checkpoint of the run. Raises a `NoElitesError` if all cells become empty,
+    and another ValueError if the task is not deterministic.
     """
     if not directories.read_facts(run)["deterministic"]:
         raise ValueError(
@@ -47,7 +52,7 @@ def rounded(run: RunDirectory, weights: Arrays, index: int, iteration: int) -> A
     with np.errstate(invalid="ignore"):  # cells without results are NaN
         remains = (reached == np.arange(len(before))) & (before - fitness <= LOSS * np.abs(before))
     if not remains.any():
-        raise ValueError(
+        raise NoElitesError(
             f"{run.path}: with half precision, no elite reaches its cell any more. Leave out "
             "--half-precision"
         )

@@ -25,6 +25,7 @@ from elites.runs import lock, reducing
 from elites.runs.directory import RunDirectory, RunError, path_in_errors
 from elites.runs.placing import placing
 from elites.runs.reducing import Excerpt
+from elites.writing import sweep_folders
 
 # The files of a run. No other file is packed or unpacked, and no code.
 _LAYOUT = re.compile(
@@ -38,6 +39,7 @@ _DAMAGE = (
     struct.error, UnicodeDecodeError, lzma.LZMAError,
 )  # fmt: skip
 """Exceptions that the module zipfile raises for a damaged file."""
+_PACKING = ".packing-"  # of the names of temporary folders beside a zip file that is written
 _BLOCK = 1 << 14  # bytes that are unpacked at a time
 _MAX_RATIO = 20  # a run of any size may unpack to this many times the size of its zip
 
@@ -68,10 +70,13 @@ def pack_elites(
     See `reducing.reduce` for the arguments. The same run gives the same file, byte by byte.
     """
     _refuse_output(output)
+    parent = output.absolute().parent
+    sweep_folders(parent, _PACKING)
+    prefix = f"{_PACKING}{directories.this_process()}-"
     with (
         lock.locked(run.path),
         directories.replacing(output) as temporary,
-        tempfile.TemporaryDirectory(prefix=".packing-", dir=output.absolute().parent) as folder,
+        tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as folder,
     ):
         excerpt = reducing.reduce(run, Path(folder), elites, seed, half_precision)
         pack_small(RunDirectory(Path(folder)), temporary)

@@ -101,7 +101,7 @@ def _read_run(group: Group, study: Study, item: Item, problems: list[str]) -> Se
     """
     run = study.run(item)
     table = logs.metrics(directories.existing(run.path)) if run.exists() else {}
-    begun, done = len(table.get("iteration", ())) > 0, study.state(item) == "done"
+    begun, done = len(table.get("iteration", ())) > 0, study.is_trained(item)
     if not begun and not done:
         return None
     group.facts = directories.read_facts(run)

@@ -3,7 +3,8 @@
 Each run is a Ray task. It requests CPUs and GPUs, and starts the worker process of `worker.py` on
 the machine that Ray chooses. If that machine sees the study's directory, the worker computes there.
 Otherwise it computes in a temporary directory: the existing files of the run are fetched first, and
-new files are sent back after every checkpoint and at the end.
+new files are sent back after every checkpoint and at the end. So is the model of the run, if the
+study keeps models.
 
 If a machine is lost, its run is restarted on another one, from the last checkpoint that arrived.
 """
@@ -220,7 +221,10 @@ def _compute(
                 ray.get(collector.store.remote(wanted.name, start, new))
                 sent.update(having)  # only after they have arrived
 
-        return _run_worker(folder, wanted, trusted, send)
+        ended = _run_worker(folder, wanted, trusted, send)
+        if (model := Study(folder).model(wanted)).exists():
+            ray.get(collector.store_model.remote(wanted.name, start, read_bytes(model)))
+        return ended
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -341,6 +345,15 @@ class _Collector:
         Raises a ValueError if `admit` refuses `start`.
         """
         write_files(self._run(name, start), files)
+
+    def store_model(self, name: str, start: int, data: bytes) -> None:
+        """Write the model of a run, whose file has the bytes `data`.
+
+        Raises a ValueError if `admit` refuses `start`.
+        """
+        self.admit(name, start)
+        item = next(item for item in self.study.items() if item.name == name)
+        _write_file(self.study.model(item), data)
 
     def _run(self, name: str, start: int) -> Path:
         """Return the directory of a run. Raises a ValueError if `admit` refuses `start`."""

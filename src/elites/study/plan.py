@@ -55,6 +55,8 @@ class Plan:
     """Budget of evaluations for each seed. None means the budget of the preset."""
     checkpoint_every: int | None = None
     reevaluate_every: int | None = None
+    keep_elites: int = 0
+    """Largest number of elites in the model that is kept of each run. 0 keeps no models."""
     hp: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def config(self, task: str, algorithm: str, seeds: range) -> Config:
@@ -216,12 +218,16 @@ def from_values(values: Mapping[str, Any], where: str, text: str = "", saved: bo
         if name not in values:
             raise refusal(f"{name} is missing. Give a list of names")
         given[name] = _names(name, values[name], check, refusal, saved)
-    for name in ("seeds", "first_seed", "evaluations", "checkpoint_every", "reevaluate_every"):
+    whole_numbers = ("seeds", "first_seed", "evaluations", "checkpoint_every", "reevaluate_every",
+                     "keep_elites")  # fmt: skip
+    for name in whole_numbers:
         value = values.get(name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
             raise refusal(f"{name} must be a whole number, got {shown(value)}", name)
     if not isinstance(values.get("preset", ""), str):
         raise refusal(f"preset must be a name, got {shown(values['preset'])}", "preset")
+    if (values.get("keep_elites") or 0) < 0:
+        raise refusal(f"keep_elites must be at least 0, got {values['keep_elites']}", "keep_elites")
     if not isinstance(values.get("hp", {}), Mapping):
         raise refusal("hp must be a table of hyperparameters", "hp")
     try:

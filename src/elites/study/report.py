@@ -20,6 +20,7 @@ import numpy as np
 
 from elites.core.catalogue import ALGORITHMS
 from elites.runs import directory as directories
+from elites.runs import evaluation
 from elites.runs.directory import CONFIG, ENVIRONMENT, RunError
 from elites.study import figures, statistics
 from elites.study.collect import Source, collect
@@ -28,7 +29,7 @@ from elites.study.groups import AXES, FINAL_METRICS, NEAR, Group, Results, tasks
 from elites.study.markup import escaped, figure, table
 from elites.study.recorded import Folder
 from elites.study.significance import Tests
-from elites.words import counted, file_name, listed, number, quoted, ranges, spans
+from elites.words import amount, counted, file_name, listed, number, quoted, ranges, spans
 
 PUBLISHED = {
     # The paper's second table, medians over 20 replications after one million evaluations:
@@ -56,7 +57,8 @@ def write(source: Source, *others: Source) -> Path:
     points = {task: comparison_point(results.tabled(task)) for task in results.tasks}
     tests = Tests(source.plan(), results)
     sections = [_task_section(source, results, task, points[task], tests) for task in results.tasks]
-    body = [_head(source, results), _published(results), *sections, _runs(results)]
+    body = [_head(source, results), _published(results), *sections, _models(results),
+            _runs(results)]  # fmt: skip
     template = string.Template(files("elites.study").joinpath("page.html").read_text("utf-8"))
     page = template.substitute(
         title=escaped(f"{_name(source)}: study"), body="\n".join(filter(None, body))
@@ -303,6 +305,29 @@ def _final_table(point: Point) -> str:
                 ]
             )  # fmt: skip
     return f"<h3>Metrics {escaped(point.text)}</h3>{table(header, rows, words=True)}"
+
+
+def _models(results: Results) -> str:
+    """Return the HTML of a table of the models that were kept of runs, or "" if there are none."""
+    rows = []
+    for study, item in (run for group in results.groups for run in group.runs):
+        model = study.model(item)
+        if model.exists():
+            try:
+                error = evaluation.error_in_new_process(study.run(item))
+            except (OSError, RunError):
+                error = None
+            rows.append(
+                [model.name, amount(model.stat().st_size), "" if error is None else number(error)]
+            )
+    if not rows:
+        return ""
+    header = ["file", "size", "largest descriptor error of its run's archives in a new process"]
+    note = (
+        "<p>Each model has the actor and some elites of the seed with the highest QD-score of a "
+        "run. Look at one with <code>elites view --pretrained FILE</code>.</p>"
+    )
+    return f"<section><h2>Models</h2>{note}{table(header, rows)}</section>"
 
 
 def _runs(results: Results) -> str:

@@ -4,6 +4,7 @@
   runs continue. Starting the study again retries failed runs.
 - A run that does not fit in memory is split into two runs with half of the seeds each.
 - A run whose machine is lost is restarted on another one.
+- If the study keeps models, a second worker keeps that of a run when the first has trained it.
 - After a signal or an error of the scheduler itself, the running workers save their state, and the
   scheduler ends.
 """
@@ -95,7 +96,7 @@ class Scheduler:
                     self._stop_once(name)
             while (item := self._next()) is not None:
                 self.queue.remove(item)
-                self.running[item.name] = (item, self.engine.start(self.study, item))
+                self._start(item)
             for name, (item, handle) in list(self.running.items()):
                 ending = handle.poll()
                 if ending is not None:
@@ -105,6 +106,10 @@ class Scheduler:
             if self.running:
                 time.sleep(self.pause)
         return asked_to_stop
+
+    def _start(self, item: Item) -> None:
+        """Start a worker for a run."""
+        self.running[item.name] = (item, self.engine.start(self.study, item))
 
     def _next(self) -> Item | None:
         """Return the first queued run that the engine has room for, or None if there is none."""
@@ -155,6 +160,9 @@ class Scheduler:
             self._locked_since.pop(item.name, None)
         if stopping or (code == worker.DONE and self.study.state(item) == "done"):
             return  # a worker that was told to stop may end in any way; the run continues later
+        if code == worker.TRAINED:  # the next worker takes the place of this one
+            self._start(item)
+            return
         if code == worker.STOPPED:  # by someone else's signal: the run can continue
             self.queue.append(item)
             return

@@ -4,17 +4,19 @@
     index.json     the runs: task, algorithm, seeds, attempts, last error
     runs/          one run directory for each run
     logs/          output of each run
+    kept/          a model of each run, if the plan has `keep_elites`
     imported/      results of other programs, as CSV
     report/        written by `elites report`
 
-Whether a run is done is read from its own directory, never from the index. A killed process
-therefore leaves nothing to repair. Only one process at a time computes the runs of a study. The
+Whether a run is done is read from its files, never from the index. A killed process therefore
+leaves nothing to repair. Only one process at a time computes the runs of a study. The
 directory itself may be a link, but links inside of it are refused.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -34,8 +36,8 @@ from elites.study.plan import Part, Plan, from_values
 PLAN, INDEX = "plan.json", "index.json"
 TOKEN = ".study-is-here"  # shows a machine of a cluster that it sees the same directory
 _LAYOUT = (
-    rf"({'|'.join(map(re.escape, (PLAN, INDEX, TOKEN, directories.LOCK)))}|logs|imported|report)"
-    rf"(/(?s:.*))?|runs(/[^/]+(/{directories.LAYOUT})?)?"
+    rf"({'|'.join(map(re.escape, (PLAN, INDEX, TOKEN, directories.LOCK)))}"
+    rf"|logs|kept|imported|report)(/(?s:.*))?|runs(/[^/]+(/{directories.LAYOUT})?)?"
 )
 """Pattern of the paths inside of a study that must not be links."""
 FORMAT = 1
@@ -89,6 +91,11 @@ class Study:
         return self.path / "logs"
 
     @property
+    def kept(self) -> Path:
+        """Folder with the models that are kept of the runs."""
+        return self.path / "kept"
+
+    @property
     def imported(self) -> Path:
         """Folder with results of other programs, as CSV files."""
         return self.path / "imported"
@@ -135,12 +142,33 @@ class Study:
         """Return the configuration of one run of the study, as the study's plan determines it."""
         return self.plan().config(item.task, item.algorithm, item.seed_numbers)
 
+    def model(self, item: Item) -> Path:
+        """Return the path of the model that is kept of one run of the study."""
+        return self.kept / f"{item.name}.zip"
+
+    def models(self) -> list[Path]:
+        """Return the paths of the models that are kept, sorted by name."""
+        return sorted(self.kept.glob("*.zip"))
+
+    @functools.cached_property
+    def keeps_elites(self) -> int:
+        """Largest number of elites in the models that the study keeps, or 0 if it keeps none.
+
+        It is read once from `plan.json`, which never changes.
+        """
+        return self.plan().keep_elites
+
+    def is_trained(self, item: Item) -> bool:
+        """Return whether one run of the study is trained to its end."""
+        return evaluation.is_done(self.run(item))
+
     def state(self, item: Item) -> State:
         """Return the state of one run of the study: "done", "failed" or "queued".
 
-        The files of the study do not say whether a process is computing the run.
+        A run is done when it is trained and, if the study keeps models, its model is written. The
+        files of the study do not say whether a process is computing the run.
         """
-        if evaluation.is_done(self.run(item)):
+        if self.is_trained(item) and (not self.keeps_elites or self.model(item).exists()):
             return "done"
         return "failed" if item.attempts >= ATTEMPTS else "queued"
 
@@ -318,7 +346,7 @@ def refuse_other_settings(ours: Plan, theirs: Plan, path: Path, any_budget: bool
     budgets = {(p.budget(task), task) for p in (ours, theirs) for task in p.tasks}
     same_budget = len(budgets) == len({*ours.tasks, *theirs.tasks})
     may_differ = ["tasks", "algorithms", "seeds", "first_seed", "checkpoint_every",
-                  "reevaluate_every"]  # fmt: skip
+                  "reevaluate_every", "keep_elites"]  # fmt: skip
     may_differ += ["evaluations"] if any_budget or same_budget else []
     same = dataclasses.replace(ours, **{name: getattr(theirs, name) for name in may_differ})
     if differing := differences(theirs, same):

@@ -143,7 +143,9 @@ class Live:
             state = "running" if item.name in running else self.study.state(item)
             at = read_progress(self.study, item) if state == "running" else None
             detail = ""
-            if at is not None:
+            if at is not None and at.iteration >= at.total and self.study.keeps_elites:
+                detail = "writing its model"
+            elif at is not None:
                 detail = f"{at.iteration}/{at.total}, {duration(at.left)} left"
             elif state == "failed":
                 detail = item.error

@@ -1,4 +1,4 @@
-"""Worker process that computes one run of a study.
+"""Worker process that computes one run of a study, or keeps the model of a run that is trained.
 
     python -m elites.study.worker STUDY RUN PARENT PIPE [DIGEST ...]
 
@@ -25,14 +25,18 @@ from typing import NamedTuple
 from elites import references, trust
 from elites.names import short_name
 from elites.runs import environment, session
+from elites.runs.config import Config
 from elites.runs.directory import OutOfMemoryError, RunError, TooLargeError
 from elites.runs.lock import InUseError
 from elites.runs.signals import Interrupted
 from elites.study.study import Item, Study
 from elites.words import one_line, shortened
 
-DONE, FAILED, STOPPED, TOO_LARGE, IN_USE, LOST = 0, 1, 3, 4, 5, 6
-"""Exit codes. No worker returns LOST: an engine reports it for a machine that is gone."""
+DONE, FAILED, STOPPED, TOO_LARGE, IN_USE, LOST, TRAINED = 0, 1, 3, 4, 5, 6, 7
+"""Exit codes. After TRAINED, another worker has to keep the run's model.
+
+No worker returns LOST: an engine reports it for a machine that is gone.
+"""
 _LONGEST = 2000
 """Largest number of characters of a reason, so that a report fits into a pipe's buffer."""
 
@@ -62,10 +66,23 @@ def main(arguments: list[str]) -> int:
 
 
 def compute(study: Study, name: str) -> Ending:
-    """Start or continue the run called `name` of a study, and return how it ended."""
+    """Start or continue the run called `name` of a study, and return how that ended.
+
+    If the run is trained already, and the study keeps models, keep its model instead. That is the
+    work of a second process, because it shows that another process reproduces the archive.
+    """
     try:
         item = next(item for item in study.items() if item.name == name)
-        return _train(study, item)
+        config = study.config(item).check()
+        trust.require(
+            item.name, config.task, config.algorithm, remedy="Start the study again to use it"
+        )
+        if study.keeps_elites and study.is_trained(item):
+            from elites.study import keeping  # loads JAX
+
+            keeping.keep(study, item)
+            return Ending(DONE)
+        return _train(study, item, config)
     except (TooLargeError, OutOfMemoryError) as error:
         return Ending(TOO_LARGE, one_line(error))
     except InUseError as error:
@@ -79,16 +96,13 @@ def compute(study: Study, name: str) -> Ending:
         return Ending(FAILED, references.described(error))
 
 
-def _train(study: Study, item: Item) -> Ending:
+def _train(study: Study, item: Item, config: Config) -> Ending:
     """Train a run of a study and return how it ended. Raises an error if training fails."""
-    config = study.config(item)
-    config.check()
-    trust.require(
-        item.name, config.task, config.algorithm, remedy="Start the study again to use it"
-    )
     environment.started_by(*_command(study, item))
     outcome = session.start(study.run(item).path, config, resume=True)
-    return Ending(STOPPED if outcome.interrupted else DONE)
+    if outcome.interrupted:
+        return Ending(STOPPED)
+    return Ending(TRAINED if study.keeps_elites and study.is_trained(item) else DONE)
 
 
 def _command(study: Study, item: Item) -> list[str]:

@@ -1,0 +1,58 @@
+"""Keep what is worth keeping of a trained run: a small model, and a new evaluation of its archives.
+
+A run directory is large, because it holds a replay buffer and hundreds of policies for each seed.
+Its model has a few MB. It is a reduced run, see `reducing`: the actor and some elites of the best
+seed, the map of the whole archive, and the metrics of that seed.
+
+The archives of all seeds are evaluated again by this process, which did not train them. The tables
+are in the folder of the last iteration, such as `evaluation_000003906/`. If the device is that of
+the training, and the task is deterministic, the descriptor error of an archive is 0.
+"""
+
+from __future__ import annotations
+
+from elites.files import RunError
+from elites.runs import checkpoint as checkpoints
+from elites.runs import directory as directories
+from elites.runs import evaluation, job, sharing, signals
+from elites.runs.reducing import Excerpt
+from elites.runs.rounding import NoElitesError
+from elites.study.study import Item, Study
+from elites.words import amount, counted, number
+
+
+def keep(study: Study, item: Item) -> None:
+    """Evaluate the archives of a trained run of a study again, and write the run's model.
+
+    Prints what it found and kept. A signal raises `Interrupted` and leaves no incomplete model.
+    """
+    signals.end_on_signals()
+    run = study.run(item)
+    job.choose_device(run.config().device)
+    places = checkpoints.complete(run.checkpoints)
+    if not places:
+        raise RunError(f"{run.path} has no checkpoint, so there are no elites to keep")
+    folder = evaluation.reevaluate(run, int(places[-1].name))
+    if (error := evaluation.error_in_new_process(run)) is not None:
+        print(f"descriptor error of the archives in a new process: {number(error)}, see {folder}")
+    study.kept.mkdir(exist_ok=True)
+    model = study.model(item)
+    kept = _pack(study, item)
+    size = amount(model.stat().st_size)
+    print(f"kept {counted(len(kept.cells), 'elite')} of seed {kept.seed}: {model}, {size}")
+
+
+def _pack(study: Study, item: Item) -> Excerpt:
+    """Write the model of a run, and return what it holds of the run.
+
+    Networks are rounded to half precision if the task is deterministic, because only then can one
+    tell which of them remain elites. They keep their precision if none of them does.
+    """
+    run, model, elites = study.run(item), study.model(item), study.keeps_elites
+    facts = directories.read_facts(run)
+    if facts["deterministic"] and facts["observation_size"]:  # plain vectors observe nothing
+        try:
+            return sharing.pack_elites(run, model, elites, None, half_precision=True)
+        except NoElitesError:
+            print("no elite remains one with half precision, so the model has single precision")
+    return sharing.pack_elites(run, model, elites, None)

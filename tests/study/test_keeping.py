@@ -1,0 +1,257 @@
+"""Studies that keep a model of each run: what is kept, and what a kill in between leaves behind."""
+
+import contextlib
+import io
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from elites.runs import directory as directories
+from elites.runs import evaluation, reducing, rounding, session, sharing
+from elites.runs.directory import RunDirectory
+from elites.study import keeping
+from elites.study import study as studies
+from elites.study.plan import Plan
+from elites.study.study import Study
+from elites.study.table import Live
+from program import command, contents, elites, environment, rows, succeed
+
+PLAN = """
+tasks = ["point_omni"]
+algorithms = ["me", "pga_me"]
+seeds = 2
+preset = "smoke"
+keep_elites = 5
+"""
+ME, PGA = "point_omni-me-seeds-0-1", "point_omni-pga_me-seeds-0-1"
+STARTS = "a worker starts at"
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("plans") / "keep.toml"
+    path.write_text(PLAN)
+    return path
+
+
+@pytest.fixture(scope="module")
+def study(plan, tmp_path_factory) -> Study:
+    path = tmp_path_factory.mktemp("studies") / "kept"
+    done = succeed("study", plan, "--output", path, apart=True)
+    assert "2 models kept in " in done.stdout
+    assert "failed" not in done.stderr
+    return Study(path)
+
+
+@pytest.fixture
+def copy(study, tmp_path) -> Study:
+    return Study(Path(shutil.copytree(study.path, tmp_path / "kept", symlinks=True)))
+
+
+def unpacked(model: Path, folder: Path) -> RunDirectory:
+    sharing.unpack(model, folder)
+    return directories.existing(folder)
+
+
+def starts(study: Study, name: str) -> int:
+    """How often a worker was started for a run."""
+    return (study.logs / f"{name}.log").read_text().count(STARTS)
+
+
+def test_each_run_has_a_model_of_its_best_seed(study, tmp_path):
+    assert [path.name for path in study.models()] == [f"{ME}.zip", f"{PGA}.zip"]
+    for item in study.items():
+        run = study.run(item)
+        model = unpacked(study.model(item), tmp_path / item.name)
+        kept = directories.kept_cells(model)
+        assert kept is not None
+        assert 1 <= len(kept) <= 5
+        assert directories.has_half_precision(model)
+        scores = evaluation.read_metrics(run.evaluation)
+        best = int(scores["seed"][scores["qd_score"].argmax()])
+        assert list(model.config().seed_numbers) == [best]
+        assert rows(model / "metrics.csv") == [
+            row for row in rows(run / "metrics.csv") if row["seed"] == str(best)
+        ]
+        # It is what `elites pack` writes, byte by byte.
+        again = tmp_path / f"{item.name}.zip"
+        succeed("pack", run.path, "--elites", 5, "--half-precision", "--output", again)
+        assert again.read_bytes() == study.model(item).read_bytes()
+
+
+def test_a_model_is_used_like_any_other(study, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    model = study.kept / f"{PGA}.zip"
+    assert "in half precision" in succeed("info", "--pretrained", model).stdout
+    said = succeed("evaluate", "--pretrained", model).stdout.splitlines()
+    assert [line.split()[-1] for line in said if "descriptor error" in line] == ["0"]
+
+
+def test_another_process_evaluates_the_archives_of_all_seeds(study):
+    for item in study.items():
+        assert starts(study, item.name) == 2
+        run = study.run(item)
+        (folder,) = run.path.glob("evaluation_*")
+        found, own = (rows(place / "metrics.csv") for place in (folder, run.evaluation))
+        assert [row["descriptor_error"] for row in found] == ["0.0", "0.0"]
+        assert found == own
+        assert evaluation.error_in_new_process(run) == 0
+        assert "descriptor error of the archives in a new process: 0" in (
+            study.logs / f"{item.name}.log"
+        ).read_text("utf-8")
+
+
+def test_an_error_in_a_new_process_is_the_largest_of_all_seeds(copy):
+    run = copy.run(copy.items()[0])
+    (folder,) = run.path.glob("evaluation_*")
+    table = folder / "metrics.csv"
+    header, *lines = table.read_text().splitlines()
+    place = header.split(",").index("descriptor_error")
+    cells = [line.split(",") for line in lines]
+    for error, row in zip(("0.25", "0.5"), cells, strict=True):
+        row[place] = error
+    table.write_text("\n".join([header, *(",".join(row) for row in cells)]) + "\n")
+    assert evaluation.error_in_new_process(run) == 0.5
+    succeed("report", copy.path)
+    assert "<td>0.5</td>" in models_of(copy)
+    shutil.rmtree(folder)
+    assert evaluation.error_in_new_process(run) is None
+    assert evaluation.error_in_new_process(RunDirectory(copy.path / "runs" / "none")) is None
+
+
+def models_of(study: Study) -> str:
+    """The section on models of a study's report, or "" if it has none."""
+    page = (study.report / "report.html").read_text("utf-8")
+    return page.partition("<h2>Models</h2>")[2].partition("</section>")[0]
+
+
+def test_the_report_lists_the_models(copy, plan):
+    succeed("report", copy.path)
+    assert all(f">{name}.zip</" in models_of(copy) for name in (ME, PGA))
+    assert models_of(copy).count("<td>0</td>") == 2
+    shutil.rmtree(copy.kept)
+    succeed("report", copy.path)
+    assert models_of(copy) == ""
+    page = (copy.report / "report.html").read_text("utf-8")
+    assert "This study is unfinished" not in page  # all runs are trained, which is what it shows
+
+
+def test_a_finished_study_keeps_nothing_twice(study, plan):
+    before = contents(study.path)
+    succeed("study", plan, "--output", study.path, apart=True)
+    assert contents(study.path) == before
+
+
+def test_a_model_that_is_missing_is_written_again(copy, plan):
+    before = contents(copy.path)
+    (copy.kept / f"{ME}.zip").unlink()
+    said = succeed("study", plan, "--output", copy.path, apart=True).stderr
+    assert f"{ME}: running" in said
+    assert (starts(copy, ME), starts(copy, PGA)) == (3, 2)
+    after = contents(copy.path)
+    changed = {name for name in before if after[name] != before[name]}
+    assert changed == {f"logs/{ME}.log"}
+    assert set(before) == set(after)
+
+
+def test_a_kill_while_a_model_is_written_loses_nothing(copy, plan):
+    models = {path.name: path.read_bytes() for path in copy.models()}
+    shutil.rmtree(copy.kept)
+    process = subprocess.Popen(
+        command("study", plan, "--output", copy.path, "--jobs", 1),
+        env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    while not list(copy.kept.glob(".packing-*")):
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    while _has_workers(copy):
+        time.sleep(0.05)
+    assert len(copy.models()) < 2
+    succeed("study", plan, "--output", copy.path, apart=True)
+    assert {path.name: path.read_bytes() for path in copy.kept.iterdir()} == models
+
+
+def _has_workers(study: Study) -> bool:
+    """Whether a worker of a study is running. It ends soon after the study's process."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if b"elites.study.worker" in words and str(study.path).encode() in words:
+                return True
+    return False
+
+
+def test_a_signal_while_a_model_is_written_leaves_no_half_of_it(copy, plan):
+    shutil.rmtree(copy.kept)
+    process = subprocess.Popen(
+        command("study", plan, "--output", copy.path, "--jobs", 1),
+        env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    while starts(copy, ME) + starts(copy, PGA) < 5:
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 3, err
+    assert "everything is saved" in out
+    assert "failed" not in err
+    left = [path.name for path in copy.kept.iterdir()] if copy.kept.exists() else []
+    assert all(name in (f"{ME}.zip", f"{PGA}.zip") for name in left)
+
+
+def test_a_run_that_writes_its_model_is_shown_as_running(copy):
+    (copy.kept / f"{ME}.zip").unlink()
+    rows = Live(copy, io.StringIO()).rows(copy.items(), {ME})
+    assert rows == [[ME, "running", "writing its model"], [PGA, "done", ""]]
+
+
+def test_networks_that_rounding_would_spoil_keep_their_precision(copy, monkeypatch, capsys):
+    item = copy.items()[0]
+    copy.model(item).unlink()
+    monkeypatch.setattr(rounding, "LOSS", float("-inf"))
+    assert len(keeping._pack(copy, item).cells) == 5
+    assert "the model has single precision" in capsys.readouterr().out
+    model = unpacked(copy.model(item), copy.path / "model")
+    assert not directories.has_half_precision(model)
+
+
+@pytest.mark.parametrize(
+    ("task", "preset"),
+    [("noisy_point_omni", "smoke"), ("vectors:sphere,dimensions=4", "vectors")],
+)
+def test_only_networks_of_deterministic_tasks_are_rounded(tmp_path, task, preset):
+    plan = Plan((task,), ("me",), seeds=1, preset=preset, evaluations=2000, keep_elites=3)
+    study = studies.open_study(tmp_path, plan)
+    (item,) = study.items()
+    session.start(study.run(item).path, study.config(item))
+    study.kept.mkdir()
+    excerpt = keeping._pack(study, item)
+    assert len(excerpt.cells) == 3
+    assert excerpt.rounded is None
+    assert excerpt.cells == sorted(
+        reducing.spread(
+            excerpt.weights["archive.fitness"][0], excerpt.weights["archive.descriptors"][0], 3
+        )
+    )
+
+
+def test_studies_that_keep_models_and_others_can_be_joined(study):
+    plan = study.plan()
+    studies.refuse_other_settings(plan, Plan(("point_omni",), ("me",), preset="smoke"), study.path)
+
+
+def test_a_run_without_a_checkpoint_says_so(copy, plan):
+    shutil.rmtree(copy.kept)
+    shutil.rmtree(copy.path / "runs" / ME / "checkpoints")
+    done = elites("study", plan, "--output", copy.path, apart=True)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"failed: {ME}: ")
+    assert last.endswith("has no checkpoint, so there are no elites to keep")
+    assert [path.name for path in copy.models()] == [f"{PGA}.zip"]
