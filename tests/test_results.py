@@ -89,7 +89,18 @@ def test_every_table_is_read(data):
 KINDS = ("reevaluations", "distilled", "cells", "new_process")
 
 
-def test_the_plans_name_the_tasks_and_algorithms_of_the_issue(data):
+def test_the_plans_keep_models_and_have_the_seeds_of_the_page():
+    folder = ROOT / "docs" / "results"
+    plan, full, related = (Folder(folder, file=f"{name}.toml").plan()
+                           for name in ("plan", "full", "related"))  # fmt: skip
+    assert {some.keep_elites for some in (plan, full, related)} == {64}
+    assert set(full.tasks) == set(plan.tasks)
+    assert set(full.algorithms) <= set(plan.algorithms)
+    assert full.evaluations == 1_000_000
+    assert set(plan.seed_numbers) <= set(full.seed_numbers)
+
+
+def test_the_plan_has_the_tasks_and_algorithms_of_the_comparison(data):
     plan = Folder(ROOT / "docs" / "results").plan()
     assert (len(plan.tasks), len(plan.algorithms), plan.seeds) == (4, 10, 8)
     assert plan.evaluations == 256_000
