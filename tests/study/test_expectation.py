@@ -1,9 +1,13 @@
 """What a study is expected to take: --dry-run and --measure, progress over runs, and the page."""
 
 import dataclasses
+import functools
 import importlib.util
 import itertools
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -141,6 +145,42 @@ def test_what_is_measured_is_kept(laptop):
     assert "1 of 1" not in again
     Path("point.toml").write_text(Path("point.toml").read_text() + "[hp]\ncells = 16\n")
     assert dry_run("point.toml")[0][0][5] == "not measured"  # another run than the measured one
+
+
+def test_time_on_a_cpu_is_that_on_the_cores_which_a_run_gets():
+    items = [Item("point_omni", name, 0, 2) for name in ("me", "pga_me")]
+    found = {
+        (item.task, item.algorithm): Load(Work(item.task, item.algorithm, (32,)), 1000, 10**6)
+        for item in items
+    }
+    machine = devices.Machine("laptop, 3 cores", memory=10**10, cores=(4, 5, 7))
+    of = functools.partial(expectation.device_of_a_run, loads=found, machine=machine)
+    assert of(items, wish=Wish()) == ("laptop, 3 cores, 2 for a run", [4, 7])
+    assert of(items[:1], wish=Wish()) == ("laptop, 3 cores, 3 for a run", [4, 5, 7])
+    assert of(items, wish=Wish(jobs=5)) == ("laptop, 3 cores, 1 for a run", [4])
+    gpu = devices.Machine("NVIDIA H200", ("0",), 10**11, cores=())
+    assert expectation.device_of_a_run(items, found, gpu, Wish()) == ("NVIDIA H200", [])
+
+
+MEASURING = """
+import io, json, os, sys
+from elites.study import measuring
+case = {"config": {}, "trusted": [], "cores": [int(sys.argv[1])]}
+sys.stdin = io.StringIO(json.dumps(case))
+try:
+    measuring.main()
+except Exception:
+    print(sorted(os.sched_getaffinity(0)))
+"""
+
+
+def test_a_measuring_process_uses_the_cores_of_a_run_alone():
+    """A configuration that cannot be read ends it before it computes."""
+    core = max(os.sched_getaffinity(0))
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURING, str(core)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == f"[{core}]"
 
 
 def test_a_study_without_a_gpu_computes_a_run_on_each_core(laptop, monkeypatch):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,6 +58,23 @@ def find() -> Machine:
     sizes = [memory for _, memory in found]
     memory = None if None in sizes else min(size for size in sizes if size is not None)
     return Machine(found[0][0], gpus, memory, shutil.which(MPS_CONTROL) is not None)
+
+
+def divided(cores: Sequence[int], devices: int, device: int) -> list[int]:
+    """Return the cores that runs on a device get, if the cores are divided among several devices.
+
+    Each gets an equal part of all, or one core if there are too few. `device` counts from 0.
+    """
+    if not cores:
+        return []
+    return list(cores[device::devices]) or [cores[device % len(cores)]]
+
+
+def restrict(process: int, cores: Collection[int]) -> None:
+    """Let a process compute on these cores alone, if any are given. 0 stands for this process."""
+    if cores and hasattr(os, "sched_setaffinity"):  # not on all systems
+        with contextlib.suppress(OSError):  # it has ended, or the cores were taken away
+            os.sched_setaffinity(process, cores)
 
 
 def _visible_gpus() -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from elites import trust
+from elites.study import devices
 from elites.study.packing import Packing, memory_fraction
 from elites.study.study import Item, Study
 from elites.study.worker import Ending, read_ending
@@ -92,9 +93,7 @@ class WorkerProcess:
         finally:
             os.close(pipe)
         self._ending: Ending | None = None
-        if cores and hasattr(os, "sched_setaffinity"):  # not on all systems
-            with contextlib.suppress(OSError):  # it has ended, or the cores were taken away
-                os.sched_setaffinity(self.process.pid, cores)
+        devices.restrict(self.process.pid, cores)
 
     def poll(self) -> Ending | None:
         """Return how the process ended, or None while it runs."""
@@ -163,9 +162,8 @@ class LocalEngine:
         trusted = trust.trusted_digests(item.task, item.algorithm)
         environment = self._environment_on(device, item)
         with open_to_append(study.logs / f"{item.name}.log") as log:
-            process = WorkerProcess(
-                study.path, item, log, trusted, environment, self._cores_of(device)
-            )
+            cores = devices.divided(self._cores, self._packing.devices, device)
+            process = WorkerProcess(study.path, item, log, trusted, environment, cores)
         self._running[device].append(item)
         return _LocalHandle(process, lambda: self._running[device].remove(item))
 
@@ -173,13 +171,6 @@ class LocalEngine:
         """Return the device with the fewest runs that a run may join, or None if there is none."""
         free = [i for i, runs in enumerate(self._running) if self._packing.admits(runs, item)]
         return min(free, key=lambda i: len(self._running[i]), default=None)
-
-    def _cores_of(self, device: int) -> list[int]:
-        """Return the cores of a device: an equal part of all, or one if there are too few."""
-        if not self._cores:
-            return []
-        own = list(self._cores[device :: self._packing.devices])
-        return own or [self._cores[device % len(self._cores)]]
 
     def _environment_on(self, device: int, item: Item) -> dict[str, str]:
         """Return the environment of a worker that computes a run on a device."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from elites.names import short_name
+from elites.study import devices
 from elites.study import packing as packings
 from elites.study.devices import MPS_CONTROL, Machine
 from elites.study.loads import Load
@@ -127,6 +128,20 @@ def expect(
             runs[item.name] = Expected(item, count, left, estimate)
     ordered = [runs[item.name] for item in items]
     return Expectation(machine, packing, ordered, groups, missing)
+
+
+def device_of_a_run(
+    items: Sequence[Item], loads: Mapping[Pair, Load], machine: Machine, wish: Wish
+) -> tuple[str, list[int]]:
+    """Return the name of the device on which each of these runs is computed, and its cores.
+
+    On a CPU, the name has their number, because a run computes as many seeds at the same time. On
+    GPUs there are no cores.
+    """
+    if machine.gpus or not machine.cores:
+        return machine.name, []
+    cores = devices.divided(machine.cores, _on_cores(items, loads, machine, wish).devices, 0)
+    return f"{machine.name}, {len(cores)} for a run", cores
 
 
 def _on_cores(

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from elites import trust
 from elites.runs.config import Config
 from elites.runs.directory import RunError
-from elites.study import seconds
+from elites.study import devices, seconds
 from elites.study.engines import import_options
 from elites.study.loads import Load
 from elites.study.packing import Pair
@@ -48,17 +48,18 @@ def measure(
     plan: Plan,
     loads: Mapping[Pair, Load],
     device: str,
+    cores: Sequence[int],
     say: Callable[[str], object],
 ) -> None:
     """Measure an iteration of each of these runs on this device, and store it in the cache.
 
-    Calls `say` with a line about each run. A run that cannot be measured is reported so and left
-    out.
+    `cores` are those that a run gets on a CPU. Calls `say` with a line about each run. A run that
+    cannot be measured is reported so and left out.
     """
     for number, item in enumerate(items, start=1):
         place = f"{number} of {len(items)}: {item.name}"
         try:
-            taken = _in_process(plan.config(item.task, item.algorithm, item.seed_numbers))
+            taken = _in_process(plan.config(item.task, item.algorithm, item.seed_numbers), cores)
         except RunError as error:
             say(f"{place} cannot be measured: {one_line(error)}")
             continue
@@ -71,13 +72,13 @@ def measure(
         say(f"{place}: {taken:.4g} s an iteration{f', stored in {where}' if where else ''}")
 
 
-def _in_process(config: Config) -> float:
+def _in_process(config: Config, cores: Sequence[int]) -> float:
     """Return the seconds of an iteration of a run, measured by another process.
 
-    Raises a RunError if that process fails.
+    The process computes on these cores, if any are given. Raises a RunError if it fails.
     """
     trusted = trust.trusted_digests(config.task, config.algorithm)
-    case = {"config": config.to_json(), "trusted": trusted}
+    case = {"config": config.to_json(), "trusted": trusted, "cores": list(cores)}
     command = [sys.executable, *import_options(), "-m", "elites.study.measuring"]
     try:
         done = subprocess.run(
@@ -96,6 +97,7 @@ def _in_process(config: Config) -> float:
 def main() -> int:
     """Measure the case on standard input and print the result."""
     case = json.loads(sys.stdin.read())
+    devices.restrict(0, case["cores"])  # before JAX starts its threads
     trust.approve(case["trusted"])
     config = Config.from_json(case["config"], "the case")
     print(json.dumps({"seconds": time_iterations(config, ITERATIONS)}))
@@ -107,9 +109,9 @@ def time_iterations(config: Config, iterations: int) -> float:
     import jax
 
     from elites import tasks, training
-    from elites.training import devices
+    from elites.training.devices import provide
 
-    devices.provide(config.seeds)
+    provide(config.seeds)
     algorithm = training.build(tasks.make(config.task), config.algorithm, hp=config.hp)
     batched = training.Batched(algorithm, config.seeds)
     keys = training.seed_keys(config.seed_numbers)

@@ -56,11 +56,12 @@ def prepare(
     runs = split(study, runs, part)
     chosen = [item for item in runs if part.has(item.task, item.algorithm, item.seed_numbers)]
     open_runs = [item for item in chosen if study.state(item) != "done"]
-    clock = Clock(machine.name, seconds.measurements())
+    device, cores = expectation.device_of_a_run(open_runs, found, machine, wish)
+    clock = Clock(device, seconds.measurements())
     if measure:
         missing = measuring.unmeasured(open_runs, found, clock)
-        measuring.measure(missing, plan, found, machine.name, say)
-        clock = Clock(machine.name, seconds.measurements())
+        measuring.measure(missing, plan, found, device, cores, say)
+        clock = Clock(device, seconds.measurements())
     expected = expectation.expect(open_runs, found, machine, clock, wish, _iterations_done(study))
     iterations = {pair: load.iterations for pair, load in found.items()}
     return Prepared(runs, iterations, expected)
