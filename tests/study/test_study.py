@@ -183,6 +183,34 @@ def test_a_study_continues_without_its_plan_by_the_command_of_each_run(finished,
     assert len(succeed("study", path, "--dry-run").stdout.splitlines()) == 1
 
 
+def test_a_directory_with_the_name_of_a_built_in_plan_is_told_apart(
+    finished, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(finished, "smoke", symlinks=True)
+    shutil.rmtree(Path("smoke", "runs", RUNS[1]))
+    assert "Continue with <code>elites study ./smoke</code>" in page(Path("smoke"))
+    assert "1 run done" in succeed("study", "./smoke", "--only", "pga_me", apart=True).stdout
+    said = succeed("info", Path("smoke", "runs", RUNS[1])).stdout
+    recorded = "elites study ./smoke --only point_omni pga_me 0-2"
+    assert re.search(rf"^command +{re.escape(recorded)}$", said, re.MULTILINE)
+    assert "nothing left to compute" in succeed(*shlex.split(recorded)[1:], "--dry-run").stdout
+    assert not Path("studies").exists()
+
+
+def test_a_plan_that_is_refused_is_not_trusted(finished, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    plan = tmp_path / "own.toml"
+    own = Path(shutil.copy(HERE / "own_algorithms.py", tmp_path))
+    plan.write_text(PLAN.replace('"pga_me"', f'"{own}:mutation"'))
+    trusted = tmp_path / "state" / "elites" / "trusted"
+    assert "holds another study" in complaint(elites("study", plan, "--output", finished), 2)
+    assert "no such task" in complaint(elites("study", plan, "--only", "mutatoin"), 2)
+    assert not trusted.exists()
+    succeed("study", plan, "--output", tmp_path / "new", "--dry-run")
+    assert len(list(trusted.iterdir())) == 1
+
+
 def test_code_of_a_study_of_someone_else_does_not_run(tmp_path):
     plan, path = tmp_path / "own.toml", tmp_path / "study"
     own = Path(shutil.copy(HERE / "own_algorithms.py", tmp_path))

@@ -68,6 +68,7 @@ def study(
     chosen, path = _chosen(plan, output)
     plans.part(chosen, only)
     studies.refuse_other(path, chosen)  # before the lock, which is a file in the directory
+    trust.record(*chosen.tasks, *chosen.algorithms)  # the user's plan names them
     if unread := chosen.unread():
         has, them = ("has", "it") if len(unread) == 1 else ("have", "them")
         warn(f"{plan}: {listed(unread)} {has} no effect: no algorithm of the plan reads {them}")
@@ -87,8 +88,8 @@ def study(
 def _chosen(plan: str, output: Path | None) -> tuple[Plan, Path]:
     """Return the plan that the user chose, and the directory of its study.
 
-    The files that a plan of the user's names are trusted from now on. Those of a saved study, which
-    may come from someone else, must be trusted already.
+    The plan of a study may come from someone else, so the files that it names must be trusted
+    already.
     """
     from elites.study import plan as plans
     from elites.study import study as studies
@@ -98,9 +99,7 @@ def _chosen(plan: str, output: Path | None) -> tuple[Plan, Path]:
         remedy = "Read it, then start the study with its TOML file"
         trust.require(plan, *chosen.tasks, *chosen.algorithms, remedy=remedy)
         return chosen, output or Path(plan)
-    chosen = plans.read(plan)
-    trust.record(*chosen.tasks, *chosen.algorithms)
-    return chosen, output or Path("studies") / Path(plan).stem
+    return plans.read(plan), output or Path("studies") / Path(plan).stem
 
 
 def _on_ray(

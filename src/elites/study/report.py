@@ -29,6 +29,7 @@ from elites.study.groups import AXES, FINAL_METRICS, NEAR, Group, Results, tasks
 from elites.study.markup import escaped, figure, table
 from elites.study.recorded import Folder
 from elites.study.significance import Tests
+from elites.study.study import argument
 from elites.words import amount, counted, file_name, listed, number, quoted, ranges, spans
 
 PUBLISHED = {
@@ -116,7 +117,7 @@ def _continuation(source: Source) -> str:
     if isinstance(source, Folder):
         plan = escaped(str(source.path / source.file))
         return f"Compute more with <code>elites study {plan}</code>."
-    return f"Continue with <code>elites study {escaped(quoted(source.path))}</code>."
+    return f"Continue with <code>elites study {escaped(quoted(argument(source.path)))}</code>."
 
 
 def _progress(group: Group) -> str:

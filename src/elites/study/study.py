@@ -31,7 +31,7 @@ from elites.runs import evaluation
 from elites.runs.config import Config
 from elites.runs.directory import RunDirectory, RunError
 from elites.study.packing import divided
-from elites.study.plan import Part, Plan, from_values
+from elites.study.plan import BUILT_IN, Part, Plan, from_values
 
 PLAN, INDEX = "plan.json", "index.json"
 TOKEN = ".study-is-here"  # shows a machine of a cluster that it sees the same directory
@@ -189,6 +189,14 @@ def _item(where: str, entry: Any) -> Item:
     if "/" in item.name or not item.name.isprintable() or len(item.name.encode()) > 200:
         raise RunError(f"{where}: damaged: {files.shown(item.name)} is not the name of a run")
     return item
+
+
+def argument(path: Path) -> str:
+    """Return the path of a study as an argument of `elites study`.
+
+    A path such as `paper` would be taken for the built-in plan of that name.
+    """
+    return f"./{path}" if str(path) in BUILT_IN else str(path)
 
 
 def existing(path: Path) -> Study:

@@ -29,7 +29,7 @@ from elites.runs.config import Config
 from elites.runs.directory import OutOfMemoryError, RunError, TooLargeError
 from elites.runs.lock import InUseError
 from elites.runs.signals import Interrupted
-from elites.study.study import Item, Study
+from elites.study.study import Item, Study, argument
 from elites.words import one_line, shortened
 
 DONE, FAILED, STOPPED, TOO_LARGE, IN_USE, LOST, TRAINED = 0, 1, 3, 4, 5, 6, 7
@@ -109,7 +109,7 @@ def _command(study: Study, item: Item) -> list[str]:
     """Return the words of the command line that computes a run of a study."""
     seeds = f"{item.first_seed}-{item.seed_numbers[-1]}"
     names = (short_name(item.task), short_name(item.algorithm))
-    return ["elites", "study", str(study.path), "--only", *names, seeds]
+    return ["elites", "study", argument(study.path), "--only", *names, seeds]
 
 
 def read_ending(report: bytes, status: int) -> Ending:
