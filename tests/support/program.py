@@ -47,6 +47,20 @@ def usual_environment() -> dict[str, str]:
     return kept
 
 
+def computed(script: str, *arguments: str, **changes: str) -> str:
+    """Run a Python script in a process of its own, and return the last line that it prints.
+
+    The process has the compiler that users have, and environment variables are changed.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env=usual_environment() | changes, capture_output=True, text=True, check=False,
+        timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
 def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "elites", *map(str, arguments)]
 

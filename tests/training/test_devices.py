@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import jax
 import pytest
 
 from elites.training import devices
-from program import environment
+from program import computed
 from small import SMALL
-
-OWN = {name: value for name, value in environment().items() if "NUM_CPU" not in name}
-
-
-def computed(script: str, *arguments: str, **changes: str) -> str:
-    """Run a Python script in a process of its own, and return the last line that it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        env=OWN | changes, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout.splitlines()[-1]
-
 
 COUNT = "import jax; from elites.training import devices; devices.provide(int({})); print({})"
 
@@ -104,6 +90,29 @@ def test_as_one_batch_the_bits_may_differ_but_an_archive_repeats():
     found = json.loads(computed(ALONE, "dcg_me", json.dumps(SMALL), "1"))
     assert found["differing"] > 0
     assert found["error"] == [0.0, 0.0, 0.0]
+
+
+COMBINED = """
+import json, sys, warnings
+import elites
+import jax.numpy as jnp
+
+warnings.simplefilter("ignore")
+hp = json.loads(sys.argv[1])
+many, few = (
+    elites.train("point_omni", "pga_me", seeds=seeds, evaluations=200, progress=False, **hp)
+    for seeds in (4, 2)
+)
+assert (many.devices, few.devices) == (4, 2)
+differing = [float(jnp.abs(a[:2] - b).max()) for a, b in (
+    (many.archives.descriptors, few.archives.descriptors), (many.actors, few.actors))]
+print(json.dumps(differing))
+"""
+
+
+def test_arrays_of_runs_with_different_numbers_of_seeds_can_be_combined():
+    """They are on one device, and the first two seeds are the same in both."""
+    assert json.loads(computed(COMBINED, json.dumps(SMALL))) == [0.0, 0.0]
 
 
 COMPILED = """

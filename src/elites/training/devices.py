@@ -2,7 +2,7 @@
 
 On a GPU, all seeds are one batch. On a CPU, they are computed at the same time instead, each on a
 device of its own, because most operations of a batch are too small to divide between cores. A seed
-then has the same bits whatever the number of seeds and of cores.
+with a device of its own has the same bits whatever the number of seeds and of cores.
 
 JAX takes the whole CPU as one device, unless it is told otherwise before it computes anything.
 `provide` tells it.
@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import TypeVar
 
 import jax
+
+T = TypeVar("T")
 
 MOST = 64
 """Largest number of devices that the CPU is divided into. More seeds share them."""
@@ -45,6 +48,16 @@ def devices_for(seeds: int, wanted: int | None = None) -> int:
     if wanted is not None and 1 <= wanted <= available and seeds % wanted == 0:
         return wanted
     return _largest_divisor(seeds, available)
+
+
+def on_one_device(arrays: T, devices: int) -> T:
+    """Return a pytree of arrays that are spread over some devices as arrays on the first one.
+
+    Arrays of runs with different numbers of seeds can then be used in one computation.
+    """
+    if devices == 1:
+        return arrays
+    return jax.device_put(arrays, jax.local_devices()[0])
 
 
 def _largest_divisor(number: int, most: int) -> int:

@@ -190,7 +190,8 @@ def _train(
     if not history:
         raise KeyboardInterrupt
     table = {name: np.stack([row[name] for row in history]) for name in history[0]}
-    archives, actors = state.archive, algorithm.actor(state)
+    found = (state.archive, algorithm.actor(state))
+    archives, actors = devices.on_one_device(found, batched.devices)
     metrics = MetricsTable(table, tuple(seeds))
     names = tuple(axis.name for axis in source.task.descriptor_axes) if source.task else ()
     run = Run(

@@ -206,8 +206,8 @@ class Run(Generic[S]):
         if self.devices not in (None, batched.devices):
             warn(
                 f"the seeds were computed on {counted(self.devices, 'device')}, and are now on "
-                f"{batched.devices}, so the last bits of results may differ. On a CPU, load the "
-                "run before JAX computes anything else"
+                f"{batched.devices}, so the last bits of results may differ"
+                f"{_how_to_have(self.devices)}"
             )
         return batched
 
@@ -306,6 +306,17 @@ class Run(Generic[S]):
         import elites  # the package knows where runs are saved; training itself does not
 
         return elites.save(self, directory, task=task, algorithm=algorithm)
+
+
+def _how_to_have(wanted: int) -> str:
+    """Return how to have as many devices of the CPU as wanted, or "" if there are enough."""
+    count = jax.local_device_count()
+    if jax.default_backend() != "cpu" or count >= wanted:
+        return ""
+    return (
+        f". The CPU has {counted(count, 'device')} in this process: load the run before JAX "
+        "computes anything else, and leave the number of devices to elites"
+    )
 
 
 def named(metrics: Metrics) -> dict[str, np.ndarray]:

@@ -42,7 +42,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SEEDS = "seeds"
-"""Name of the batch axis of all seeds, by which a stage can decide for all of them together."""
+"""Name of the batch axis, by which a stage can decide for all seeds of a device together."""
 
 
 class Batched(Generic[S]):
@@ -50,8 +50,9 @@ class Batched(Generic[S]):
 
     `compiled` is the same `Algorithm` with stages that work on all seeds at once: every array that
     a stage takes or returns has the seeds as its first axis. The seeds are spread over `devices`
-    local devices, by default over as many as divide them evenly. If linear algebra could block
-    them, only one device is used, see `linear_algebra`.
+    local devices, by default over as many as divide them evenly. On a CPU, only one device is used
+    for plain vectors, because several cost more than they save, and where linear algebra could
+    block them, see `linear_algebra`.
 
     On a GPU, the compiler times several kernels for an operation and takes the fastest. The choice
     differs between processes, and so do the last bits of a result. `kernels` is a directory that
@@ -68,7 +69,7 @@ class Batched(Generic[S]):
     ):
         self.algorithm, self.seeds = algorithm, seeds
         self.devices = devices_for(seeds, devices)
-        if self.devices > 1 and linear_algebra.may_block(algorithm):
+        if self.devices > 1 and _needs_one_device(algorithm):
             self.devices = 1
         self._sharding = _over(self.devices)
         self._options = dict(compiler_options or {})
@@ -318,6 +319,13 @@ class Batched(Generic[S]):
     def _make_kernel_directory(self) -> None:
         if self._kernels is not None:
             self._kernels.mkdir(exist_ok=True)
+
+
+def _needs_one_device(algorithm: Algorithm) -> bool:
+    """Return whether all seeds of an algorithm must be one batch on this kind of device."""
+    if jax.default_backend() != "cpu":
+        return False
+    return is_one_program(algorithm) or linear_algebra.may_block(algorithm)
 
 
 def _over(devices: int) -> NamedSharding | None:
