@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elites.study import packing
+from elites.study import devices, packing
 from elites.study.engines import MEMORY_SHARES, LocalEngine
 from elites.study.packing import Packing
 from elites.study.plan import Plan
@@ -129,15 +129,14 @@ def test_runs_on_cores_fit_in_memory(runs, size, memory, cores):
         assert found * (2 * size + 1000) <= 0.9 * memory
 
 
-def test_an_engine_divides_the_cores():
-    def cores(devices: int, numbers: tuple[int, ...]) -> list[list[int]]:
-        engine = LocalEngine(Packing(devices), cores=numbers)
-        return [engine._cores_of(device) for device in range(devices)]
+def test_the_cores_are_divided():
+    def cores(count: int, numbers: tuple[int, ...]) -> list[list[int]]:
+        return [devices.divided(numbers, count, device) for device in range(count)]
 
     assert cores(4, (0, 1, 2, 3)) == [[0], [1], [2], [3]]
     assert cores(2, (0, 1, 2, 4, 6)) == [[0, 2, 6], [1, 4]]
     assert cores(3, (5, 7)) == [[5], [7], [5]]  # more jobs than cores
-    assert LocalEngine(Packing(2))._cores_of(1) == []
+    assert cores(2, ()) == [[], []]
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="LEFT OUT: no choice of cores")
