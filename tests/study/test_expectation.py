@@ -155,9 +155,9 @@ def test_time_on_a_cpu_is_that_on_the_cores_which_a_run_gets():
     }
     machine = devices.Machine("laptop, 3 cores", memory=10**10, cores=(4, 5, 7))
     of = functools.partial(expectation.device_of_a_run, loads=found, machine=machine)
-    assert of(items, wish=Wish()) == ("laptop, 3 cores, 2 for a run", [4, 7])
+    assert of(items, wish=Wish()) == ("laptop, 3 cores, 1 for a run", [5])  # the other gets two
     assert of(items[:1], wish=Wish()) == ("laptop, 3 cores, 3 for a run", [4, 5, 7])
-    assert of(items, wish=Wish(jobs=5)) == ("laptop, 3 cores, 1 for a run", [4])
+    assert of(items, wish=Wish(jobs=5)) == ("laptop, 3 cores, 1 for a run", [5])
     gpu = devices.Machine("NVIDIA H200", ("0",), 10**11, cores=())
     assert expectation.device_of_a_run(items, found, gpu, Wish()) == ("NVIDIA H200", [])
 
@@ -174,6 +174,7 @@ except Exception:
 """
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="LEFT OUT: no choice of cores")
 def test_a_measuring_process_uses_the_cores_of_a_run_alone():
     """A configuration that cannot be read ends it before it computes."""
     core = max(os.sched_getaffinity(0))

@@ -2,10 +2,14 @@
 
 import contextlib
 import io
+import os
+import platform
 import shutil
 import signal
 import subprocess
+import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,12 +17,13 @@ import pytest
 from elites.runs import directory as directories
 from elites.runs import evaluation, reducing, rounding, session, sharing
 from elites.runs.directory import RunDirectory
+from elites.runs.environment import read_sessions
 from elites.study import keeping
 from elites.study import study as studies
 from elites.study.plan import Plan
 from elites.study.study import Study
 from elites.study.table import Live
-from program import command, contents, elites, environment, rows, succeed
+from program import command, contents, edit_json, elites, environment, rows, succeed
 
 PLAN = """
 tasks = ["point_omni"]
@@ -168,23 +173,28 @@ def test_a_kill_while_a_model_is_written_loses_nothing(copy, plan):
     while not list(copy.kept.glob(".packing-*")):
         assert process.poll() is None
         time.sleep(0.002)
+    for worker in _workers(copy):
+        os.kill(worker, signal.SIGKILL)
     process.kill()
     process.wait()
-    while _has_workers(copy):
+    while _workers(copy):
         time.sleep(0.05)
     assert len(copy.models()) < 2
+    assert list(copy.kept.glob(".packing-*"))
+    succeed("report", copy.path)
     succeed("study", plan, "--output", copy.path, apart=True)
     assert {path.name: path.read_bytes() for path in copy.kept.iterdir()} == models
 
 
-def _has_workers(study: Study) -> bool:
-    """Whether a worker of a study is running. It ends soon after the study's process."""
+def _workers(study: Study) -> list[int]:
+    """The ids of the workers of a study that are running."""
+    found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = path.read_bytes().split(b"\0")
             if b"elites.study.worker" in words and str(study.path).encode() in words:
-                return True
-    return False
+                found.append(int(path.parent.name))
+    return found
 
 
 def test_a_signal_while_a_model_is_written_leaves_no_half_of_it(copy, plan):
@@ -193,7 +203,7 @@ def test_a_signal_while_a_model_is_written_leaves_no_half_of_it(copy, plan):
         command("study", plan, "--output", copy.path, "--jobs", 1),
         env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    while starts(copy, ME) + starts(copy, PGA) < 5:
+    while not list(copy.kept.glob(".packing-*")):
         assert process.poll() is None
         time.sleep(0.002)
     process.send_signal(signal.SIGTERM)
@@ -201,8 +211,8 @@ def test_a_signal_while_a_model_is_written_leaves_no_half_of_it(copy, plan):
     assert process.returncode == 3, err
     assert "everything is saved" in out
     assert "failed" not in err
-    left = [path.name for path in copy.kept.iterdir()] if copy.kept.exists() else []
-    assert all(name in (f"{ME}.zip", f"{PGA}.zip") for name in left)
+    # The one whose worker got the signal is not written, and no other has begun.
+    assert [path.name for path in copy.kept.iterdir()] in ([], [f"{ME}.zip"])
 
 
 def test_a_run_that_writes_its_model_is_shown_as_running(copy):
@@ -215,9 +225,10 @@ def test_networks_that_rounding_would_spoil_keep_their_precision(copy, monkeypat
     item = copy.items()[0]
     copy.model(item).unlink()
     monkeypatch.setattr(rounding, "LOSS", float("-inf"))
-    assert len(keeping._pack(copy, item).cells) == 5
+    model = copy.kept / "new.zip"
+    assert len(keeping._pack(copy.run(item), model, 5).cells) == 5
     assert "the model has single precision" in capsys.readouterr().out
-    model = unpacked(copy.model(item), copy.path / "model")
+    model = unpacked(model, copy.path / "model")
     assert not directories.has_half_precision(model)
 
 
@@ -231,7 +242,7 @@ def test_only_networks_of_deterministic_tasks_are_rounded(tmp_path, task, preset
     (item,) = study.items()
     session.start(study.run(item).path, study.config(item))
     study.kept.mkdir()
-    excerpt = keeping._pack(study, item)
+    excerpt = keeping._pack(study.run(item), study.model(item), study.keeps_elites)
     assert len(excerpt.cells) == 3
     assert excerpt.rounded is None
     assert excerpt.cells == sorted(
@@ -239,6 +250,58 @@ def test_only_networks_of_deterministic_tasks_are_rounded(tmp_path, task, preset
             excerpt.weights["archive.fitness"][0], excerpt.weights["archive.descriptors"][0], 3
         )
     )
+
+
+def test_a_run_that_is_computed_again_replaces_its_model(copy, plan):
+    old = copy.run(copy.items()[0])
+    shutil.rmtree(old.path)
+    (copy.kept / f"{ME}.zip").write_bytes(b"of the run that was deleted")
+    succeed("study", plan, "--output", copy.path, apart=True)
+    assert [item.attempts for item in copy.items()] == [0, 0]
+    assert zipfile.is_zipfile(copy.kept / f"{ME}.zip")
+    assert evaluation.error_in_new_process(old) == 0
+
+
+def test_what_a_killed_process_left_is_removed_and_counts_as_no_model(copy, plan):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    owner = f"{platform.node()}-{gone.pid}"
+    left = copy.kept / f".{ME}.writing-{owner}.zip"
+    for path in (left, copy.kept / f".{ME}.zip"):
+        path.write_bytes(b"half")
+    last = copy.kept / f".packing-{owner}-x1" / "checkpoints" / "last"
+    last.parent.mkdir(parents=True)
+    last.symlink_to("000000009")
+    assert len(copy.models()) == 2
+    succeed("report", copy.path)  # this link is our own
+    (copy.kept / f"{ME}.zip").unlink()
+    succeed("study", plan, "--output", copy.path, apart=True)
+    assert sorted(path.name for path in copy.kept.iterdir()) == [f"{ME}.zip", f"{PGA}.zip"]
+
+
+def test_a_finished_study_gets_models_by_a_plan_that_asks_for_them(copy, plan, tmp_path):
+    """As one that was begun before plans had the field."""
+    models = {path.name: path.read_bytes() for path in copy.models()}
+    shutil.rmtree(copy.kept)
+    edit_json(copy.path / "plan.json", lambda saved: saved.pop("keep_elites"))
+    without = tmp_path / "without.toml"
+    without.write_text(PLAN.replace("keep_elites = 5\n", ""))
+    succeed("study", without, "--output", copy.path, "--dry-run")
+    assert not copy.kept.exists()
+    succeed("study", plan, "--output", copy.path, apart=True)
+    assert {path.name: path.read_bytes() for path in copy.models()} == models
+    assert Study(copy.path).keeps_elites == 5
+    before = contents(copy.path / "runs")
+    succeed("study", without, "--output", copy.path, apart=True)
+    assert Study(copy.path).keeps_elites == 0
+    assert contents(copy.path / "runs") == before
+    assert {path.name: path.read_bytes() for path in copy.models()} == models
+
+
+def test_a_model_does_not_name_the_folder_of_its_study(study, tmp_path):
+    model = unpacked(study.kept / f"{ME}.zip", tmp_path / "model")
+    (session,) = read_sessions(model)
+    assert session["command"] == f"elites study {study.path.name} --only point_omni me 0-1"
 
 
 def test_studies_that_keep_models_and_others_can_be_joined(study):

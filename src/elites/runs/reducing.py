@@ -162,8 +162,13 @@ def _write_snapshot(run: RunDirectory, place: RunDirectory, excerpt: Excerpt) ->
 
 
 def _without_output(session: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a session whose command does not name a folder of its machine."""
-    return {**session, "command": re.sub(r" --output[ =]\S+", "", session["command"])}
+    """Return the record of a session whose command does not name a folder of its machine.
+
+    A command that continues a study keeps the name of the study's directory.
+    """
+    command = re.sub(r" --output[ =]\S+", "", session["command"])
+    command = re.sub(r"^(elites study ['\"]?)\S*/", r"\1", command)
+    return {**session, "command": command}
 
 
 def _write_rows(source: Path, target: Path, seed: int) -> None:

@@ -25,7 +25,7 @@ from elites.runs import lock, reducing
 from elites.runs.directory import RunDirectory, RunError, path_in_errors
 from elites.runs.placing import placing
 from elites.runs.reducing import Excerpt
-from elites.writing import sweep_folders
+from elites.writing import sweep, sweep_folders
 
 # The files of a run. No other file is packed or unpacked, and no code.
 _LAYOUT = re.compile(
@@ -71,6 +71,7 @@ def pack_elites(
     """
     _refuse_output(output)
     parent = output.absolute().parent
+    sweep(parent)
     sweep_folders(parent, _PACKING)
     prefix = f"{_PACKING}{directories.this_process()}-"
     with (

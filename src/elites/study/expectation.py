@@ -135,12 +135,13 @@ def device_of_a_run(
 ) -> tuple[str, list[int]]:
     """Return the name of the device on which each of these runs is computed, and its cores.
 
-    On a CPU, the name has their number, because a run computes as many seeds at the same time. On
-    GPUs there are no cores.
+    On a CPU, the name has their number, because a run computes as many seeds at the same time. If
+    the cores cannot be divided evenly, it is the smallest number. On GPUs there are no cores.
     """
     if machine.gpus or not machine.cores:
         return machine.name, []
-    cores = devices.divided(machine.cores, _on_cores(items, loads, machine, wish).devices, 0)
+    count = _on_cores(items, loads, machine, wish).devices
+    cores = devices.divided(machine.cores, count, count - 1)
     return f"{machine.name}, {len(cores)} for a run", cores
 
 

@@ -59,7 +59,8 @@ def prepare(
     device, cores = expectation.device_of_a_run(open_runs, found, machine, wish)
     clock = Clock(device, seconds.measurements())
     if measure:
-        missing = measuring.unmeasured(open_runs, found, clock)
+        untrained = [item for item in open_runs if not study.is_trained(item)]
+        missing = measuring.unmeasured(untrained, found, clock)
         measuring.measure(missing, plan, found, device, cores, say)
         clock = Clock(device, seconds.measurements())
     expected = expectation.expect(open_runs, found, machine, clock, wish, _iterations_done(study))

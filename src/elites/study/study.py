@@ -37,9 +37,13 @@ PLAN, INDEX = "plan.json", "index.json"
 TOKEN = ".study-is-here"  # shows a machine of a cluster that it sees the same directory
 _LAYOUT = (
     rf"({'|'.join(map(re.escape, (PLAN, INDEX, TOKEN, directories.LOCK)))}"
-    rf"|logs|kept|imported|report)(/(?s:.*))?|runs(/[^/]+(/{directories.LAYOUT})?)?"
+    rf"|logs|imported|report)(/(?s:.*))?|kept(/[^./][^/]*)?"
+    rf"|runs(/[^/]+(/{directories.LAYOUT})?)?"
 )
-"""Pattern of the paths inside of a study that must not be links."""
+"""Pattern of the paths inside of a study that must not be links.
+
+While a model is written, there are hidden folders in `kept/` with a link of our own.
+"""
 FORMAT = 1
 ATTEMPTS = 2  # a failed run is tried once more
 State = Literal["queued", "done", "failed"]
@@ -121,6 +125,10 @@ class Study:
             raise RunError(f"{where}: not a plan that this version of elites reads")
         return from_values(data, str(where), saved=True)
 
+    def write_plan(self, plan: Plan) -> None:
+        """Write the plan of the study to `plan.json`."""
+        directories.write_json(self.path / PLAN, {"format": FORMAT, **plan.to_json()})
+
     def items(self) -> list[Item]:
         """Read the runs of the study from `index.json` and return them."""
         where = self.path / INDEX
@@ -148,13 +156,13 @@ class Study:
 
     def models(self) -> list[Path]:
         """Return the paths of the models that are kept, sorted by name."""
-        return sorted(self.kept.glob("*.zip"))
+        return sorted(p for p in self.kept.glob("*.zip") if not p.name.startswith("."))
 
     @functools.cached_property
     def keeps_elites(self) -> int:
         """Largest number of elites in the models that the study keeps, or 0 if it keeps none.
 
-        It is read once from `plan.json`, which never changes.
+        It is read once from `plan.json`.
         """
         return self.plan().keep_elites
 
@@ -229,13 +237,14 @@ def resolved(path: Path, plan: Plan, say: Callable[[str], object]) -> Plan:
 def refuse_other(path: Path, plan: Plan) -> None:
     """Raise an error if a directory holds something other than the study of a plan.
 
-    Accepts a directory that is empty or does not exist. Writes nothing, so that a directory of the
-    user's that is refused stays as it is.
+    The number of elites that are kept may differ, because it changes no result. Accepts a directory
+    that is empty or does not exist. Writes nothing, so that a directory of the user's that is
+    refused stays as it is.
     """
     study = Study(path)
     directories.refuse_links(path, _LAYOUT, "study")
     if study.exists():
-        saved = study.plan()
+        saved = dataclasses.replace(study.plan(), keep_elites=plan.keep_elites)
         if differing := differences(saved, _with_bounds_of(saved, plan)):
             raise ValueError(
                 f"{path} holds another study: {'; '.join(differing)}. Choose another --output"
@@ -271,9 +280,11 @@ def open_study(path: Path, plan: Plan, runs: Sequence[Item] | None = None) -> St
         if not study.has_index():
             study.write_items(first)
         refuse_strange_items(study, plan)
-        return study
+        if study.keeps_elites != plan.keep_elites:
+            study.write_plan(dataclasses.replace(study.plan(), keep_elites=plan.keep_elites))
+        return Study(path)
     # The plan is written first: if the process ends here, the next start writes the index.
-    directories.write_json(path / PLAN, {"format": FORMAT, **plan.to_json()})
+    study.write_plan(plan)
     study.write_items(first)
     return study
 
@@ -347,8 +358,9 @@ def _pieces(item: Item, seeds: Sequence[range]) -> list[Item]:
 def refuse_other_settings(ours: Plan, theirs: Plan, path: Path, any_budget: bool = False) -> None:
     """Raise a ValueError if results at a path cannot be joined with those of our plan.
 
-    They were computed by the plan `theirs`. Its tasks, algorithms and seeds may differ, and with
-    `any_budget` its budget too. All other settings must be the same.
+    They were computed by the plan `theirs`. Its tasks, algorithms and seeds may differ, and so may
+    what changes no result: when runs are saved and evaluated again, and which elites are kept. With
+    `any_budget`, the budget may differ too. All other settings must be the same.
     """
     # A budget may be that of the preset in one plan, and the same number in the other.
     budgets = {(p.budget(task), task) for p in (ours, theirs) for task in p.tasks}

@@ -143,7 +143,7 @@ class Live:
             state = "running" if item.name in running else self.study.state(item)
             at = read_progress(self.study, item) if state == "running" else None
             detail = ""
-            if at is not None and at.iteration >= at.total and self.study.keeps_elites:
+            if at is not None and self.study.keeps_elites and self.study.is_trained(item):
                 detail = "writing its model"
             elif at is not None:
                 detail = f"{at.iteration}/{at.total}, {duration(at.left)} left"

@@ -15,6 +15,8 @@ import os
 from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 T = TypeVar("T")
 
@@ -51,13 +53,14 @@ def devices_for(seeds: int, wanted: int | None = None) -> int:
 
 
 def on_one_device(arrays: T, devices: int) -> T:
-    """Return a pytree of arrays that are spread over some devices as arrays on the first one.
+    """Return a pytree of arrays that are spread over some devices as arrays that are on one.
 
-    Arrays of runs with different numbers of seeds can then be used in one computation.
+    They are not bound to it. So arrays of runs with different numbers of seeds can be used in one
+    computation, and a computation that is spread over devices can use them too.
     """
     if devices == 1:
         return arrays
-    return jax.device_put(arrays, jax.local_devices()[0])
+    return jax.tree.map(lambda array: jnp.asarray(np.asarray(array)), arrays)
 
 
 def _largest_divisor(number: int, most: int) -> int:
