@@ -157,9 +157,9 @@ def test_a_log_that_becomes_a_link_is_not_followed(tmp_path):
     log = made.logs / f"{made.items()[0].name}.log"
     log.symlink_to(tmp_path / "theirs")
     with pytest.raises(RunError, match="is a symbolic link"):
-        LocalEngine().start(made, made.items()[0])
+        LocalEngine().start(made, made.items()[0], "train")
     log.unlink()
     os.mkfifo(log)
     with pytest.raises(RunError, match="not a plain file"):
-        LocalEngine().start(made, made.items()[0])
+        LocalEngine().start(made, made.items()[0], "train")
     assert (tmp_path / "theirs").read_text() == "precious"

@@ -14,16 +14,19 @@ from pathlib import Path
 
 import pytest
 
+from clocks import TrainingClock, newest_checkpoints
 from elites.runs import directory as directories
 from elites.runs import evaluation, reducing, rounding, session, sharing
 from elites.runs.directory import RunDirectory
 from elites.runs.environment import read_sessions
-from elites.study import keeping
+from elites.study import keeping, scheduler
 from elites.study import study as studies
+from elites.study.engines import LocalEngine
+from elites.study.packing import Packing
 from elites.study.plan import Plan
 from elites.study.study import Study
 from elites.study.table import Live
-from program import command, contents, edit_json, elites, environment, rows, succeed
+from program import command, complaint, contents, edit_json, elites, environment, rows, succeed
 
 PLAN = """
 tasks = ["point_omni"]
@@ -217,7 +220,7 @@ def test_a_signal_while_a_model_is_written_leaves_no_half_of_it(copy, plan):
 
 def test_a_run_that_writes_its_model_is_shown_as_running(copy):
     (copy.kept / f"{ME}.zip").unlink()
-    rows = Live(copy, io.StringIO()).rows(copy.items(), {ME})
+    rows = Live(copy, io.StringIO()).rows(copy.items(), {ME: "keep"})
     assert rows == [[ME, "running", "writing its model"], [PGA, "done", ""]]
 
 
@@ -296,6 +299,67 @@ def test_a_finished_study_gets_models_by_a_plan_that_asks_for_them(copy, plan, t
     assert Study(copy.path).keeps_elites == 0
     assert contents(copy.path / "runs") == before
     assert {path.name: path.read_bytes() for path in copy.models()} == models
+
+
+def test_models_of_unfinished_runs_are_kept_when_the_time_is_over(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    endless = Plan(
+        ("point_omni",), ("me", "pga_me"), seeds=2, preset="smoke", evaluations=10**9,
+        checkpoint_every=3, keep_elites=4,
+    )  # fmt: skip
+    (tmp_path / "endless").mkdir()
+    study = studies.open_study(tmp_path / "endless", endless)
+    earlier: list[int] = []
+    for _ in range(2):  # the second session continues
+        monkeypatch.setattr(scheduler, "time", TrainingClock(study))
+        engine = LocalEngine(Packing(2), environment=environment())
+        live = Live(study, io.StringIO())
+        result = scheduler.run_unfinished(study, engine, live, stop_after=60.0)
+        assert (result.done, result.failed, result.stopped) == (0, [], True)
+        reached = newest_checkpoints(study)
+        assert sorted(path.name for path in study.kept.iterdir()) == [
+            f"{name}.iteration-{n}.zip" for name, n in zip((ME, PGA), reached, strict=True)
+        ]
+        assert all(new > old for new, old in zip(reached, earlier, strict=False))
+        earlier = reached
+    for item, iteration in zip(study.items(), reached, strict=True):
+        assert evaluation.error_in_new_process(study.run(item)) == 0
+        model = unpacked(study.model(item, iteration), tmp_path / item.name)
+        assert rows(model / "metrics.csv")[-1]["iteration"] == str(iteration)
+        assert len(directories.kept_cells(model) or ()) == 4
+        assert study.state(item) == "queued"
+    succeed("info", "--pretrained", study.model(item, iteration))
+    succeed("report", study.path)
+    assert models_of(study).count("<td>0</td>") == 2
+    assert all(path.name in models_of(study) for path in study.models())
+
+
+def test_the_model_of_a_finished_run_replaces_that_of_the_unfinished_one(copy, plan):
+    (copy.kept / f"{ME}.zip").rename(copy.kept / f"{ME}.iteration-5.zip")
+    assert [copy.state(item) for item in copy.items()] == ["queued", "done"]
+    other = copy.kept / f"{ME}-of-mine.zip"
+    other.write_bytes(b"another file")
+    succeed("study", plan, "--output", copy.path, apart=True)
+    assert sorted(path.name for path in copy.kept.iterdir()) == sorted(
+        [f"{ME}.zip", f"{PGA}.zip", other.name]
+    )
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan"])
+def test_a_time_that_is_no_time_is_refused(plan, tmp_path, minutes):
+    said = complaint(elites("study", plan, "--output", tmp_path, "--stop-after", minutes), 2)
+    assert f"--stop-after must be greater than 0, got {minutes}" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_that_was_stopped_says_how_to_continue(plan, tmp_path):
+    done = elites("study", plan, "--output", tmp_path / "s", "--stop-after", 1e-6, apart=True)
+    assert done.returncode == 3, done.stderr
+    assert "stopping after 0 s: running runs save and end" in done.stderr
+    command = f"study {plan} --output {tmp_path / 's'} --stop-after 1e-06"
+    assert "stopped with 0 runs done; everything is saved. Continue with: " in done.stdout
+    assert command in done.stdout
+    succeed("study", plan, "--output", tmp_path / "s", apart=True)
 
 
 def test_a_model_does_not_name_the_folder_of_its_study(study, tmp_path):

@@ -145,7 +145,7 @@ def test_a_worker_uses_the_cores_of_its_device(tmp_path, monkeypatch):
     cores = sorted(os.sched_getaffinity(0))
     made = open_study(tmp_path, Plan(("point_omni",), ("me", "pga_me"), seeds=1, preset="smoke"))
     engine = LocalEngine(Packing(2), cores=cores)
-    handles = [engine.start(made, item) for item in made.items()]
+    handles = [engine.start(made, item, "train") for item in made.items()]
     try:
         found = [os.sched_getaffinity(handle._process.process.pid) for handle in handles]
     finally:

@@ -1,6 +1,7 @@
 """Studies on a real Ray cluster: two machines (processes of Ray's), one of them killed mid-run."""
 
 import contextlib
+import dataclasses
 import io
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clocks import TrainingClock, newest_checkpoints
 from program import environment, rows, started
 
 pytest.importorskip("ray", reason="LEFT OUT: needs ray")
@@ -126,6 +128,37 @@ def test_a_lost_machines_run_goes_on_elsewhere(cluster, alone, tmp_path, in_plac
         assert evaluation.error_in_new_process(study.run(item)) == 0
         ours, theirs = (weights_of(some.model(item)) for some in (study, alone))
         assert ours == theirs
+
+
+def test_models_of_unfinished_runs_arrive_when_the_time_is_over(cluster, tmp_path, monkeypatch):
+    endless = dataclasses.replace(PLAN, evaluations=10**9)
+    study, out = open_study(tmp_path, endless), io.StringIO()
+    monkeypatch.setattr(scheduler, "time", TrainingClock(study))
+    engine, live = on_ray.RayEngine(in_place=False), Live(study, out, every=0.2)
+    result = scheduler.run_unfinished(study, engine, live, stop_after=60.0)
+    assert (result.done, result.failed, result.stopped) == (0, [], True), out.getvalue()
+    expected = [
+        study.model(item, iteration)
+        for item, iteration in zip(study.items(), newest_checkpoints(study), strict=True)
+    ]
+    assert study.models() == expected, out.getvalue()
+    for item, model in zip(study.items(), expected, strict=True):
+        assert weights_of(model)
+        assert evaluation.error_in_new_process(study.run(item)) == 0
+
+
+def test_only_models_of_a_run_are_stored(alone, tmp_path):
+    study = open_study(tmp_path, PLAN)
+    one, other = study.items()
+    collector = on_ray._Collector(str(study.path))
+    for iteration in (20, 40, None):
+        file = study.model(one, iteration)
+        collector.store_model(one.name, 1, file.name, b"its bytes")
+        assert study.models() == [file]  # it replaces that of an earlier iteration
+    for name in (study.model(other).name, "../plan.json", f"{one.name}.iteration-2.zip/x", ""):
+        with pytest.raises(ValueError, match="is not a model of point_omni-me-seeds-0-1"):
+            collector.store_model(one.name, 1, name, b"x")
+    assert study.models() == [study.model(one)]
 
 
 def test_a_request_no_machine_can_meet_is_refused(cluster):

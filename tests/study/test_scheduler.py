@@ -1,9 +1,13 @@
 """The scheduler with an engine that does as it is told: failures, splits, waiting, stopping."""
 
+import dataclasses
 import io
+import signal
 
+import numpy as np
 import pytest
 
+from elites.runs import checkpoint
 from elites.runs.directory import RunError
 from elites.runs.signals import Signals
 from elites.study import scheduler, worker
@@ -31,7 +35,7 @@ class Script:
     def has_room(self, item):
         return True
 
-    def start(self, study, item):
+    def start(self, study, item, work):
         self.started.append(item.name)
         self.now += 1
         self.most = max(self.most, self.now)
@@ -151,8 +155,8 @@ def test_no_second_worker_starts_after_a_signal(study):
             return Ending(worker.TRAINED) if self.stopped else None
 
     class Kept(Script):
-        def start(self, study, item):
-            super().start(study, item)
+        def start(self, study, item, work):
+            super().start(study, item, work)
             return Finishing(self, item, Ending(worker.TRAINED))
 
     engine, signals = Kept(study, {}, slots=3), Signals()
@@ -161,6 +165,120 @@ def test_no_second_worker_starts_after_a_signal(study):
     result = Scheduler(study, engine, live, pause=0.0).run(signals)
     assert result.stopped
     assert engine.started == [ME, DCG, PGA]
+
+
+class Clock:
+    """The module `time` as the scheduler sees it, whose clock the test sets."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += 1.0
+
+
+class Training:
+    """A worker that trains until it is told to stop, or writes a model during three polls."""
+
+    def __init__(self, work: str, ending: Ending, on_poll):
+        self.work, self.ending, self.on_poll = work, ending, on_poll
+        self.stopped, self.polls = False, 0
+
+    def poll(self):
+        self.polls += 1
+        self.on_poll(self)
+        if self.stopped:
+            return Ending(worker.STOPPED)
+        return self.ending if self.work == "keep" and self.polls > 2 else None
+
+    def stop(self):
+        self.stopped = True
+
+
+class Patient:
+    """An engine of such workers. `endings` has those of workers that write a model, by run."""
+
+    def __init__(self, endings: dict[str, Ending], slots: int, on_poll):
+        self.endings, self.slots, self.on_poll = endings, slots, on_poll
+        self.started: list[tuple[str, str]] = []
+        self.handles: list[Training] = []
+
+    def has_room(self, item):
+        return True
+
+    def start(self, study, item, work):
+        self.started.append((item.name, work))
+        ending = self.endings.get(item.name, Ending(worker.DONE))
+        self.handles.append(Training(work, ending, self.on_poll))
+        return self.handles[-1]
+
+
+def late(study, monkeypatch, saved, endings=(), keep_elites=3, slots=2, on_poll=lambda *_: None):
+    """Compute a study that is stopped after ten ticks of the clock.
+
+    The runs `saved` have a checkpoint. `on_poll` is called with each worker that is polled, and
+    with the signals of the study.
+    """
+    monkeypatch.setattr(scheduler, "time", Clock())
+    study.write_plan(dataclasses.replace(PLAN, keep_elites=keep_elites))
+    study = Study(study.path)
+    for name in saved:
+        parts = {part: {"x": np.zeros(1)} for part in (checkpoint.WEIGHTS, checkpoint.STATE)}
+        checkpoint.save(study.path / "runs" / name / "checkpoints", 4, parts, {})
+    signals, out = Signals(), io.StringIO()
+    engine = Patient(dict(endings), slots, lambda handle: on_poll(handle, signals))
+    live = Live(study, out, every=0.0)
+    result = Scheduler(study, engine, live, stop_after=10.0).run(signals)
+    assert all(item.attempts == 0 for item in study.items())
+    return result, engine, out.getvalue()
+
+
+def test_when_the_time_is_over_runs_save_and_no_other_starts(study, monkeypatch):
+    result, engine, out = late(study, monkeypatch, saved=[ME, DCG], keep_elites=0)
+    assert (result.done, result.failed, result.stopped) == (0, [], True)
+    assert engine.started == [(ME, "train"), (DCG, "train")]
+    assert [handle.stopped for handle in engine.handles] == [True, True]
+    assert [handle.polls for handle in engine.handles] == [11, 11]  # once the time was over
+    assert "stopping after 10 s: running runs save and end" in out
+
+
+def test_models_of_unfinished_runs_are_kept_when_the_time_is_over(study, monkeypatch):
+    result, engine, out = late(study, monkeypatch, saved=[DCG])
+    assert (result.done, result.failed, result.stopped) == (0, [], True)
+    # The other one has not saved anything, so there is nothing to keep.
+    assert engine.started == [(ME, "train"), (DCG, "train"), (DCG, "keep")]
+    assert [handle.stopped for handle in engine.handles] == [True, True, False]
+    assert "no model" not in out
+
+
+def test_a_model_that_cannot_be_kept_is_no_failed_run(study, monkeypatch):
+    full = {ME: Ending(worker.FAILED, "the disk is full")}
+    result, engine, out = late(study, monkeypatch, saved=[ME, DCG], endings=full)
+    assert (result.done, result.failed, result.stopped) == (0, [], True)
+    assert f"no model of {ME} was kept: the disk is full" in out
+    assert f"no model of {DCG}" not in out
+    assert engine.started[2:] == [(ME, "keep"), (DCG, "keep")]
+
+
+def test_a_signal_stops_workers_that_write_models_of_unfinished_runs(study, monkeypatch):
+    def interrupt(handle: Training, signals: Signals) -> None:
+        if handle.work == "keep":
+            signals.received = signal.SIGTERM
+
+    result, engine, out = late(study, monkeypatch, saved=[ME], slots=1, on_poll=interrupt)
+    assert result.stopped
+    assert engine.started == [(ME, "train"), (ME, "keep")]
+    assert [handle.stopped for handle in engine.handles] == [True, True]
+    assert "no model" not in out
+
+
+def test_a_study_that_ends_in_time_was_not_stopped(study):
+    live = Live(study, io.StringIO(), every=0.0)
+    result = Scheduler(study, Script(study, {}), live, pause=0.0, stop_after=1e9).run(Signals())
+    assert (result.done, result.stopped) == (3, False)
 
 
 def test_what_does_not_fit_is_split_by_seeds(study):
@@ -218,8 +336,8 @@ def test_an_error_of_the_scheduler_lets_all_runs_save(study, monkeypatch):
             raise OSError("no such process")
 
     class Kept(Script):
-        def start(self, study, item):
-            handle = super().start(study, item)
+        def start(self, study, item, work):
+            handle = super().start(study, item, work)
             handles.append(Failing(self, item, handle.ending) if item.name == DCG else handle)
             return handles[-1]
 
@@ -256,7 +374,7 @@ def test_no_worker_is_told_to_stop_twice(study):
             return Ending(worker.STOPPED)
 
     class Kept(Script):
-        def start(self, study, item):
+        def start(self, study, item, work):
             handles.append(Counting(self, item, Ending(worker.DONE)))
             return handles[-1]
 
@@ -269,7 +387,7 @@ def test_no_worker_is_told_to_stop_twice(study):
 
 def test_however_a_run_ends_when_told_to_stop_it_has_not_failed(study):
     class Abrupt(Script):
-        def start(self, study, item):
+        def start(self, study, item, work):
             signals.received = 15  # told to stop while it still loads
             return Told(self, item, read_ending(b"", -15))
 

@@ -19,8 +19,9 @@ from elites.words import amount, counted, listed, plain, quoted
 
 if TYPE_CHECKING:
     from elites.study.packing import Wish
-    from elites.study.plan import Part, Plan
+    from elites.study.plan import Plan
     from elites.study.recorded import Folder
+    from elites.study.running import Session
     from elites.study.scheduler import Result
     from elites.study.study import Study
 
@@ -42,6 +43,7 @@ def study(
     cpus: float = 1,
     gpus: float = 0,
     only: Annotated[tuple[str, ...], shown("NAME ...", "the whole plan")] = (),
+    stop_after: Annotated[float | None, shown("MINUTES", "when all runs are done")] = None,
 ) -> int:
     """Run the unfinished runs of a plan: tasks x algorithms x seeds.
 
@@ -58,9 +60,12 @@ def study(
         cpus: Number of CPUs of the Ray cluster that each run gets.
         gpus: Number of GPUs of the Ray cluster that each run gets.
         only: Part of the plan to run: tasks, algorithms and seeds, such as ant_omni pga_me 0-3.
+        stop_after: Minutes after which running runs save and end, and their models are kept.
     """
     _check_counts(jobs=jobs, side_by_side=side_by_side, seeds_per_run=seeds_per_run)
     _check_engine(engine, jobs, side_by_side, dry_run or measure, address, cpus, gpus)
+    if stop_after is not None and not stop_after > 0:
+        raise ValueError(f"--stop-after must be greater than 0, got {stop_after:g}")
     from elites.study import plan as plans
     from elites.study import study as studies
     from elites.study.packing import Wish
@@ -78,11 +83,14 @@ def study(
     chosen = studies.resolved(path, chosen, say)
     plans.refuse_small_budget(chosen, plan)
     part = plans.part(chosen, only)  # of the plan with complete names of tasks
-    again = partial(_command, plan, path, only)
+    from elites.study.running import Session
+
+    session = Session(path, chosen, part, None if stop_after is None else 60 * stop_after)
+    again = partial(_command, plan, path, only, **{"stop-after": stop_after})
     if engine == "ray":
-        return _on_ray(path, chosen, part, (address, cpus, gpus), seeds_per_run, again)
+        return _on_ray(session, (address, cpus, gpus), seeds_per_run, again)
     wish = Wish(seeds_per_run, side_by_side, jobs)
-    return _on_this_machine(path, chosen, part, wish, measure, dry_run, again)
+    return _on_this_machine(session, wish, measure, dry_run, again)
 
 
 def _chosen(plan: str, output: Path | None) -> tuple[Plan, Path]:
@@ -103,14 +111,12 @@ def _chosen(plan: str, output: Path | None) -> tuple[Plan, Path]:
 
 
 def _on_ray(
-    path: Path,
-    plan: Plan,
-    part: Part,
+    session: Session,
     resources: tuple[str | None, float, float],
     seeds_per_run: int | None,
     again: Callable[..., str],
 ) -> int:
-    """Compute a part of a plan on a Ray cluster, and return the exit code.
+    """Compute a session of a study on a Ray cluster, and return the exit code.
 
     `resources` are the address of the cluster, and the CPUs and GPUs of each run. `again` returns
     the command line that continues the study, given its further options.
@@ -118,20 +124,14 @@ def _on_ray(
     from elites.study import running
 
     cluster = running.Cluster(*resources)
-    result = running.on_ray(path, plan, part, cluster, seeds_per_run)
-    return _report_end(result, path, again(engine="ray", **cluster._asdict()))
+    result = running.on_ray(session, cluster, seeds_per_run)
+    return _report_end(result, session.path, again(engine="ray", **cluster._asdict()))
 
 
 def _on_this_machine(
-    path: Path,
-    plan: Plan,
-    part: Part,
-    wish: Wish,
-    measure: bool,
-    dry_run: bool,
-    again: Callable[..., str],
+    session: Session, wish: Wish, measure: bool, dry_run: bool, again: Callable[..., str]
 ) -> int:
-    """Compute a part of a plan on this machine, or only say how, and return the exit code.
+    """Compute a session of a study on this machine, or only say how, and return the exit code.
 
     `again` is as for `_on_ray`.
     """
@@ -140,12 +140,12 @@ def _on_this_machine(
     options = {"jobs": wish.jobs, "side-by-side": wish.side_by_side}
     # The seeds of a run belong to a new study only, so they are not among the options to repeat.
     asked = again(**options, **{"seeds-per-run": wish.seeds_per_run})
-    local = running.Local(path, plan, part, wish, measure, f"{asked} --dry-run --measure")
+    local = running.Local(session, wish, measure, f"{asked} --dry-run --measure")
     if dry_run:
         for line in local.described():
             say(line)
         return 0
-    return _report_end(local.run(), path, again(**options))
+    return _report_end(local.run(), session.path, again(**options))
 
 
 def _report_end(result: Result, path: Path, again: str) -> int:
@@ -153,19 +153,18 @@ def _report_end(result: Result, path: Path, again: str) -> int:
 
     `again` is the command line that continues the study.
     """
-    if result.stopped:
-        say(
-            f"stopped with {counted(result.done, 'run')} done; everything is saved. "
-            f"Continue with: {again}"
-        )
-        return STOPPED
     from elites.study import study as studies
 
     done = counted(result.done, "run")
-    say(f"{done} done: {plain(str(path))}. See '{program()} report {quoted(path)}'")
+    if result.stopped:
+        say(f"stopped with {done} done; everything is saved. Continue with: {again}")
+    else:
+        say(f"{done} done: {plain(str(path))}. See '{program()} report {quoted(path)}'")
     if models := studies.Study(path).models():
         size = amount(sum(model.stat().st_size for model in models))
         say(f"{counted(len(models), 'model')} kept in {plain(str(models[0].parent))}: {size}")
+    if result.stopped:
+        return STOPPED
     for item in result.failed:
         write(f"{plain(f'failed: {item.name}: {item.error}')}\n", sys.stderr)
     return 1 if result.failed else 0

@@ -15,7 +15,7 @@ from elites import trust
 from elites.study import devices
 from elites.study.packing import Packing, memory_fraction
 from elites.study.study import Item, Study
-from elites.study.worker import Ending, read_ending
+from elites.study.worker import Ending, Work, read_ending
 from elites.writing import open_to_append
 
 MEMORY_SHARES = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
@@ -52,8 +52,8 @@ class Engine(Protocol):
         """Return whether a run could start now, if fewer than `slots` runs are computed."""
         ...
 
-    def start(self, study: Study, item: Item) -> Handle:
-        """Start a worker process that computes one run of a study, and return its handle."""
+    def start(self, study: Study, item: Item, work: Work) -> Handle:
+        """Start a worker process for one run of a study, and return its handle."""
         ...
 
 
@@ -64,6 +64,7 @@ class WorkerProcess:
         self,
         study: Path,
         item: Item,
+        work: Work,
         output: IO[bytes],
         trusted: Sequence[str],
         environment: Mapping[str, str] | None = None,
@@ -79,7 +80,7 @@ class WorkerProcess:
         command = [sys.executable, *import_options(), "-m", "elites.study.worker"]
         try:
             self.process = subprocess.Popen(
-                [*command, str(study), item.name, here, str(pipe), *trusted],
+                [*command, str(study), item.name, work, here, str(pipe), *trusted],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -151,7 +152,7 @@ class LocalEngine:
         """Return whether there is a device on which a run may start beside those running there."""
         return self._device_for(item) is not None
 
-    def start(self, study: Study, item: Item) -> Handle:
+    def start(self, study: Study, item: Item, work: Work) -> Handle:
         """Start a worker process for one run of a study, and return its handle.
 
         The run must have room, see `has_room`.
@@ -163,7 +164,7 @@ class LocalEngine:
         environment = self._environment_on(device, item)
         with open_to_append(study.logs / f"{item.name}.log") as log:
             cores = devices.divided(self._cores, self._packing.devices, device)
-            process = WorkerProcess(study.path, item, log, trusted, environment, cores)
+            process = WorkerProcess(study.path, item, work, log, trusted, environment, cores)
         self._running[device].append(item)
         return _LocalHandle(process, lambda: self._running[device].remove(item))
 

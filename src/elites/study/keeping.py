@@ -1,4 +1,4 @@
-"""Keep what is worth keeping of a trained run: a small model, and a new evaluation of its archives.
+"""Keep what is worth keeping of a run: a small model, and a new evaluation of its archives.
 
 A run directory is large, because it holds a replay buffer and hundreds of policies for each seed.
 Its model has a few MB. It is a reduced run, see `reducing`: the actor and some elites of the best
@@ -25,9 +25,10 @@ from elites.words import amount, counted, number
 
 
 def keep(study: Study, item: Item) -> None:
-    """Evaluate the archives of a trained run of a study again, and write the run's model.
+    """Evaluate the archives of a run of a study again, and write the run's model.
 
-    Prints what it found and kept. A signal raises `Interrupted` and leaves no incomplete model.
+    The run may be unfinished. Its newest checkpoint counts then. Prints what it found and kept. A
+    signal raises `Interrupted` and leaves no incomplete model.
     """
     signals.end_on_signals()
     run = study.run(item)
@@ -37,14 +38,17 @@ def keep(study: Study, item: Item) -> None:
     places = checkpoints.complete(run.checkpoints)
     if not places:
         raise RunError(f"{run.path} has no checkpoint, so there are no elites to keep")
-    folder = evaluation.reevaluate(run, int(places[-1].name))
+    iteration = int(places[-1].name)
+    folder = evaluation.reevaluate(run, iteration)
     if (error := evaluation.error_in_new_process(run)) is not None:
         print(f"descriptor error of the archives in a new process: {number(error)}, see {folder}")
     study.kept.mkdir(exist_ok=True)
-    model, new = study.model(item), study.kept / f".{item.name}.zip"
+    model = study.model(item, None if study.is_trained(item) else iteration)
+    new = study.kept / f".{item.name}.zip"
     new.unlink(missing_ok=True)  # of a process that was killed
     kept = _pack(run, new, study.keeps_elites)
     new.replace(model)  # there may be one of a run that was deleted
+    study.remove_models_of(item, other_than=model)
     size = amount(model.stat().st_size)
     print(f"kept {counted(len(kept.cells), 'elite')} of seed {kept.seed}: {model}, {size}")
 

@@ -35,8 +35,8 @@ from elites.runs.directory import RunDirectory
 from elites.runs.sharing import belongs_to_a_run
 from elites.study import ray_cluster, worker
 from elites.study.engines import WorkerProcess
-from elites.study.study import FORMAT, INDEX, PLAN, TOKEN, Item, Study
-from elites.study.worker import Ending
+from elites.study.study import FORMAT, INDEX, PLAN, TOKEN, Item, Study, is_model_of
+from elites.study.worker import Ending, Work
 from elites.words import one_line
 from elites.writing import open_to_append, sweep_folders
 
@@ -74,8 +74,8 @@ class RayEngine:
         """Return True: all runs get the same resources, and `slots` says how many fit."""
         return True
 
-    def start(self, study: Study, item: Item) -> RayHandle:
-        """Start a Ray task that computes one run of a study, and return the run's handle."""
+    def start(self, study: Study, item: Item, work: Work) -> RayHandle:
+        """Start a Ray task for one run of a study, and return the run's handle."""
         study.logs.mkdir(exist_ok=True)
         token = study.path / TOKEN
         if not token.exists():
@@ -93,7 +93,8 @@ class RayEngine:
         plan = directories.read_json(study.path / PLAN)
         self._starts += 1
         trusted = trust.trusted_digests(item.task, item.algorithm)
-        reference = task.remote(location, plan, vars(item), self._starts, self._collector, trusted)
+        what = (vars(item), work, self._starts)
+        reference = task.remote(location, plan, *what, self._collector, trusted)
         return RayHandle(reference, study.logs / f"{item.name}.log")
 
 
@@ -183,11 +184,12 @@ def _compute(
     location: _Location,
     plan: Any,
     item: dict[str, Any],
+    work: Work,
     start: int,
     collector: Any,
     trusted: list[str],
 ) -> tuple[Ending, str]:
-    """Compute one run of a study as a Ray task.
+    """Train one run of a study, or keep its model, as a Ray task.
 
     Returns how the worker ended, and the last part of its output.
 
@@ -201,7 +203,7 @@ def _compute(
     wanted = Item(**item)
     ray.get(collector.admit.remote(wanted.name, start))
     if location.is_visible():
-        return _run_worker(Path(location.path), wanted, trusted, lambda: None)
+        return _run_worker(Path(location.path), wanted, work, trusted, lambda: None)
     sweep_folders(Path(tempfile.gettempdir()), _PREFIX)
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{directories.this_process()}-"))
     try:
@@ -221,16 +223,16 @@ def _compute(
                 ray.get(collector.store.remote(wanted.name, start, new))
                 sent.update(having)  # only after they have arrived
 
-        ended = _run_worker(folder, wanted, trusted, send)
-        if (model := Study(folder).model(wanted)).exists():
-            ray.get(collector.store_model.remote(wanted.name, start, read_bytes(model)))
+        ended = _run_worker(folder, wanted, work, trusted, send)
+        for model in Study(folder).models_of(wanted):
+            ray.get(collector.store_model.remote(wanted.name, start, model.name, read_bytes(model)))
         return ended
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run_worker(
-    study: Path, item: Item, trusted: list[str], send: Callable[[], None]
+    study: Path, item: Item, work: Work, trusted: list[str], send: Callable[[], None]
 ) -> tuple[Ending, str]:
     """Run the worker process of one run until it ends.
 
@@ -241,7 +243,7 @@ def _run_worker(
     """
     run = Study(study).run(item)
     with tempfile.TemporaryFile() as output:
-        process = WorkerProcess(study, item, output, trusted)
+        process = WorkerProcess(study, item, work, output, trusted)
         last = None
         try:
             while process.poll() is None:
@@ -346,14 +348,17 @@ class _Collector:
         """
         write_files(self._run(name, start), files)
 
-    def store_model(self, name: str, start: int, data: bytes) -> None:
-        """Write the model of a run, whose file has the bytes `data`.
+    def store_model(self, name: str, start: int, file: str, data: bytes) -> None:
+        """Write the model of a run in place of an earlier one. Its file has the bytes `data`.
 
-        Raises a ValueError if `admit` refuses `start`.
+        Raises a ValueError if `admit` refuses `start`, or if `file` is not the name of such a file.
         """
         self.admit(name, start)
         item = next(item for item in self.study.items() if item.name == name)
-        _write_file(self.study.model(item), data)
+        if not is_model_of(item, file):
+            raise ValueError(f"{json.dumps(file)} is not a model of {name}")
+        _write_file(self.study.kept / file, data)
+        self.study.remove_models_of(item, other_than=self.study.kept / file)
 
     def _run(self, name: str, start: int) -> Path:
         """Return the directory of a run. Raises a ValueError if `admit` refuses `start`."""

@@ -312,8 +312,7 @@ def _models(results: Results) -> str:
     """Return the HTML of a table of the models that were kept of runs, or "" if there are none."""
     rows = []
     for study, item in (run for group in results.groups for run in group.runs):
-        model = study.model(item)
-        if model.exists():
+        for model in study.models_of(item):
             try:
                 error = evaluation.error_in_new_process(study.run(item))
             except (OSError, RunError):
@@ -326,7 +325,8 @@ def _models(results: Results) -> str:
     header = ["file", "size", "largest descriptor error of its run's archives in a new process"]
     note = (
         "<p>Each model has the actor and some elites of the seed with the highest QD-score of a "
-        "run. Look at one with <code>elites view --pretrained FILE</code>.</p>"
+        "run. The name of an unfinished run's model has its iteration. Look at one with <code>"
+        "elites view --pretrained FILE</code>.</p>"
     )
     return f"<section><h2>Models</h2>{note}{table(header, rows)}</section>"
 

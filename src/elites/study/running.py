@@ -11,7 +11,7 @@ from typing import NamedTuple
 from elites.output import say
 from elites.runs import lock
 from elites.study import devices, expectation, mps, preparing, scheduler
-from elites.study.engines import LocalEngine
+from elites.study.engines import Engine, LocalEngine
 from elites.study.packing import Packing, Wish
 from elites.study.plan import Part, Plan
 from elites.study.preparing import Prepared
@@ -28,31 +28,43 @@ class Cluster(NamedTuple):
     gpus: float
 
 
-def on_ray(
-    path: Path, plan: Plan, part: Part, cluster: Cluster, seeds_per_run: int | None
-) -> Result:
-    """Compute the unfinished runs of a part of a study on a Ray cluster, and return the result."""
+class Session(NamedTuple):
+    """What one call of `elites study` computes: the unfinished runs of a part of a study."""
+
+    path: Path
+    plan: Plan
+    part: Part
+    stop_after: float | None
+    """Time in seconds after which running runs are stopped. None means no limit."""
+
+    def compute(self, study: Study, engine: Engine, live: Live) -> Result:
+        """Compute the unfinished runs on an engine, and return the result."""
+        return scheduler.run_unfinished(
+            study, engine, live, part=self.part, stop_after=self.stop_after
+        )
+
+
+def on_ray(session: Session, cluster: Cluster, seeds_per_run: int | None) -> Result:
+    """Compute the unfinished runs of a session on a Ray cluster, and return the result."""
+    path, plan = session.path, session.plan
     most = dict.fromkeys(plan.pairs(), seeds_per_run or plan.seeds)
     preparing.refuse_other_runs(Study(path), seeds_per_run)
     with lock.locked(path):
         study = open_study(path, plan, first_items(plan, most))
-        split_for(study, part)
+        split_for(study, session.part)
         live = Live(study)
         from elites.study.on_ray import RayEngine
 
         engine = RayEngine(*cluster)
         live.say(engine.text)
-        return scheduler.run_unfinished(study, engine, live, part=part)
+        return session.compute(study, engine, live)
 
 
 @dataclasses.dataclass(frozen=True)
 class Local:
-    """A study on this machine."""
+    """A session of a study on this machine."""
 
-    path: Path
-    plan: Plan
-    part: Part
-    """Part of the plan whose runs are computed."""
+    session: Session
     wish: Wish
     measure: bool
     """Whether to measure the time of runs first, where it is not known."""
@@ -67,25 +79,24 @@ class Local:
 
     def run(self) -> Result:
         """Compute the unfinished runs, and return the result."""
-        preparing.refuse(self.path, devices.find(), self.wish)  # before the lock, which is a file
-        with lock.locked(self.path):
+        path = self.session.path
+        preparing.refuse(path, devices.find(), self.wish)  # before the lock, which is a file
+        with lock.locked(path):
             prepared = self._prepared()
-            study = open_study(self.path, self.plan, prepared.runs)
-            split_for(study, self.part)
+            study = open_study(path, self.session.plan, prepared.runs)
+            split_for(study, self.session.part)
             live = Live(study, whole=Whole(study, prepared.work))
             expected = prepared.expected
             if expected.runs:
                 for line in expectation.summary(expected, self.command):
                     live.say(line)
             with _engine(expected.machine, expected.packing, live) as engine:
-                return scheduler.run_unfinished(study, engine, live, part=self.part)
+                return self.session.compute(study, engine, live)
 
     def _prepared(self) -> Prepared:
         """Choose the runs of the study and how they share GPUs, after measuring if asked to."""
-        machine = devices.find()
-        return preparing.prepare(
-            self.path, self.plan, self.part, machine, self.wish, self.measure, say
-        )
+        path, plan, part, _ = self.session
+        return preparing.prepare(path, plan, part, devices.find(), self.wish, self.measure, say)
 
 
 @contextlib.contextmanager

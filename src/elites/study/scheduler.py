@@ -5,6 +5,8 @@
 - A run that does not fit in memory is split into two runs with half of the seeds each.
 - A run whose machine is lost is restarted on another one.
 - If the study keeps models, a second worker keeps that of a run when the first has trained it.
+- When the time that the user gave is over, the running workers save their state. If the study
+  keeps models, second workers keep those of the unfinished runs. Then the scheduler ends.
 - After a signal or an error of the scheduler itself, the running workers save their state, and the
   scheduler ends.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections import deque
 from typing import NamedTuple
@@ -24,8 +27,8 @@ from elites.study.engines import Engine, Handle
 from elites.study.plan import Part
 from elites.study.study import ATTEMPTS, Item, Study
 from elites.study.table import Live
-from elites.study.worker import Ending
-from elites.words import counted, one_line
+from elites.study.worker import Ending, Work
+from elites.words import counted, duration, one_line
 
 MAX_RESTARTS = 5  # of a run whose machine was lost; then it counts as failed
 LOCK_TIMEOUT = 60.0  # seconds to wait for another process that holds the lock of a run
@@ -36,17 +39,37 @@ class Result(NamedTuple):
 
     done: int  # number of runs
     failed: list[Item]
-    stopped: bool  # by a signal, with runs unfinished
+    stopped: bool  # by a signal or because the time was over, with runs unfinished
+
+
+class Running(NamedTuple):
+    """A run that a worker is computing."""
+
+    item: Item
+    work: Work
+    handle: Handle
 
 
 class Scheduler:
     """Computes the unfinished runs of a study on an engine (this machine or a cluster)."""
 
     def __init__(
-        self, study: Study, engine: Engine, live: Live, pause: float = 0.2, part: Part | None = None
+        self,
+        study: Study,
+        engine: Engine,
+        live: Live,
+        pause: float = 0.2,
+        part: Part | None = None,
+        stop_after: float | None = None,
     ):
+        """Prepare to compute the unfinished runs of a part of a study, or of all of it.
+
+        `stop_after` is the time in seconds after which running runs are stopped.
+        """
         self.study, self.engine, self.live, self.pause = study, engine, live, pause
         self.part = part or Part()
+        self._stop_after = math.inf if stop_after is None else stop_after
+        self._start_time = time.monotonic()
         # Starting a study again retries failed runs: the user may have fixed the cause.
         self.items = [
             dataclasses.replace(item, attempts=0) if item.attempts else item
@@ -54,7 +77,8 @@ class Scheduler:
         ]
         study.write_items(self.items)
         self.queue = deque(item for item in self.chosen if study.state(item) == "queued")
-        self.running: dict[str, tuple[Item, Handle]] = {}
+        self.running: dict[str, Running] = {}
+        self._is_interrupted = self._time_is_over = False
         self._told: set[str] = set()  # runs whose workers were told to stop
         self._restarts: dict[str, int] = {}  # after the loss of a machine
         self._locked_since: dict[str, float] = {}  # runs that another process has locked
@@ -65,13 +89,14 @@ class Scheduler:
         return [i for i in self.items if self.part.has(i.task, i.algorithm, i.seed_numbers)]
 
     def run(self, signals: Signals) -> Result:
-        """Compute the queued runs until all are done or failed, or until a signal arrives.
+        """Compute the queued runs until all are done or failed, or the session is stopped.
 
-        Returns the number of runs that are done, the runs that failed, and whether a signal stopped
-        the session. If an error is raised, all workers have ended before.
+        A signal stops it, and so does the end of the time that the user gave. Returns the number of
+        runs that are done, the runs that failed, and whether the session was stopped. If an error
+        is raised, all workers have ended before.
         """
         try:
-            asked_to_stop = self._work(signals)
+            self._compute(signals)
         except BaseException as error:
             # Workers end at once when this process does, and would lose what they have not saved.
             self._stop_workers(error)
@@ -80,36 +105,52 @@ class Scheduler:
         failed = [item for item in self.chosen if states[item.name] == "failed"]
         done = sum(state == "done" for state in states.values())
         self.live.close(self.chosen)
-        return Result(done, failed, asked_to_stop and done + len(failed) < len(states))
+        stopped = self._is_interrupted or self._time_is_over
+        return Result(done, failed, stopped and done + len(failed) < len(states))
 
-    def _work(self, signals: Signals) -> bool:
-        """Start and monitor workers until no run is queued or running.
-
-        Returns whether a signal has stopped the session.
-        """
-        asked_to_stop = False
+    def _compute(self, signals: Signals) -> None:
+        """Start and monitor workers until no run is queued or running."""
         while self.queue or self.running:
-            if signals.received and not asked_to_stop:
-                asked_to_stop = True
-                self.queue.clear()
-                for name in self.running:
-                    self._stop_once(name)
+            self._stop_if_due(signals)
             while (item := self._next()) is not None:
                 self.queue.remove(item)
                 self._start(item)
-            for name, (item, handle) in list(self.running.items()):
-                ending = handle.poll()
+            for name, running in list(self.running.items()):
+                ending = running.handle.poll()
                 if ending is not None:
                     del self.running[name]
-                    self._handle_exit(item, ending, asked_to_stop)
-            self.live.show(self.chosen, set(self.running))
+                    self._handle_exit(running, ending)
+            self.live.show(self.chosen, {name: r.work for name, r in self.running.items()})
             if self.running:
                 time.sleep(self.pause)
-        return asked_to_stop
 
-    def _start(self, item: Item) -> None:
-        """Start a worker for a run."""
-        self.running[item.name] = (item, self.engine.start(self.study, item))
+    def _stop_if_due(self, signals: Signals) -> None:
+        """Stop all workers after a signal, and those that train a run when the time is over.
+
+        No other run starts then.
+        """
+        if signals.received and not self._is_interrupted:
+            self._is_interrupted = True
+            self.queue.clear()
+            for name in self.running:
+                self._stop_once(name)
+        late = time.monotonic() - self._start_time >= self._stop_after
+        if late and not (self._time_is_over or self._is_interrupted):
+            self._time_is_over = True
+            self.queue.clear()
+            self.live.say(f"stopping after {duration(self._stop_after)}: running runs save and end")
+            for name, running in self.running.items():
+                if running.work == "train":
+                    self._stop_once(name)
+
+    def _start(self, item: Item, work: Work | None = None) -> None:
+        """Start a worker for a run. By default it trains the run, or keeps its model if trained."""
+        if work is None:
+            keeps = self.study.keeps_elites and self.study.is_trained(item)
+            work = "keep" if keeps else "train"
+        self._told.discard(item.name)
+        handle = self.engine.start(self.study, item, work)
+        self.running[item.name] = Running(item, work, handle)
 
     def _next(self) -> Item | None:
         """Return the first queued run that the engine has room for, or None if there is none."""
@@ -130,9 +171,9 @@ class Scheduler:
             with contextlib.suppress(Exception):
                 self._stop_once(name)
         while self.running:
-            for name, (_, handle) in list(self.running.items()):
+            for name, running in list(self.running.items()):
                 try:
-                    ended = handle.poll() is not None
+                    ended = running.handle.poll() is not None
                 except Exception:
                     ended = True
                 if ended:
@@ -146,22 +187,25 @@ class Scheduler:
         """
         if name not in self._told:
             self._told.add(name)
-            self.running[name][1].stop()
+            self.running[name].handle.stop()
 
-    def _handle_exit(self, item: Item, ending: Ending, stopping: bool) -> None:
+    def _handle_exit(self, running: Running, ending: Ending) -> None:
         """Decide what to do with a run whose worker has ended.
 
-        The run is done, or it is queued again, split into two runs, or reported as failed. If
-        `stopping` is true, because a signal has stopped the session, nothing is done. The run then
-        continues in a later session.
+        The run is done, or it is queued again, split into two runs, or reported as failed. After a
+        signal, nothing is done, and the run continues in a later session. When the time is over,
+        the model of the run is kept before.
         """
-        code = ending.code
+        item, code = running.item, ending.code
         if code != worker.IN_USE:
             self._locked_since.pop(item.name, None)
-        if stopping or (code == worker.DONE and self.study.state(item) == "done"):
+        if self._is_interrupted or (code == worker.DONE and self.study.state(item) == "done"):
             return  # a worker that was told to stop may end in any way; the run continues later
         if code == worker.TRAINED:  # the next worker takes the place of this one
             self._start(item)
+            return
+        if self._time_is_over:
+            self._handle_late_exit(running, ending)
             return
         if code == worker.STOPPED:  # by someone else's signal: the run can continue
             self.queue.append(item)
@@ -190,6 +234,17 @@ class Scheduler:
         self.live.say(f"{item.name} failed: {tried.error}{'; trying again' if again else ''}")
         self._replace(item, tried, queued=again)
 
+    def _handle_late_exit(self, running: Running, ending: Ending) -> None:
+        """Keep the model of an unfinished run that was stopped because the time is over.
+
+        The run continues in a later session. So does one whose model could not be kept.
+        """
+        item = running.item
+        if running.work == "train" and self.study.keeps_elites and self._has_saved(item):
+            self._start(item, "keep")
+        elif running.work == "keep" and ending.code not in (worker.DONE, worker.STOPPED):
+            self.live.say(f"no model of {item.name} was kept: {self._error_message(item, ending)}")
+
     def _replace(self, item: Item, *others: Item, queued: bool = True) -> None:
         """Replace a run in the study's index by the runs `others`.
 
@@ -213,13 +268,18 @@ class Scheduler:
 
 
 def run_unfinished(
-    study: Study, engine: Engine, live: Live, pause: float = 0.2, part: Part | None = None
+    study: Study,
+    engine: Engine,
+    live: Live,
+    pause: float = 0.2,
+    part: Part | None = None,
+    stop_after: float | None = None,
 ) -> Result:
     """Compute the unfinished runs of a study on an engine, and return the `Result`.
 
-    If `part` is given, only the runs of that part of the plan are computed and counted.
-    After a first signal, the runs in progress save their state and the session ends. A second
-    signal ends the process at once.
+    If `part` is given, only the runs of that part of the plan are computed and counted. If
+    `stop_after` is given, running runs save and end after so many seconds. They do so after a first
+    signal, too. A second signal ends the process at once.
     """
     with Signals("when the running runs have saved") as signals:
-        return Scheduler(study, engine, live, pause, part).run(signals)
+        return Scheduler(study, engine, live, pause, part, stop_after).run(signals)

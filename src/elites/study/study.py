@@ -4,7 +4,8 @@
     index.json     the runs: task, algorithm, seeds, attempts, last error
     runs/          one run directory for each run
     logs/          output of each run
-    kept/          a model of each run, if the plan has `keep_elites`
+    kept/          a model of each run, if the plan has `keep_elites`: RUN.zip, or
+                   RUN.iteration-N.zip while the run is unfinished
     imported/      results of other programs, as CSV
     report/        written by `elites report`
 
@@ -150,13 +151,30 @@ class Study:
         """Return the configuration of one run of the study, as the study's plan determines it."""
         return self.plan().config(item.task, item.algorithm, item.seed_numbers)
 
-    def model(self, item: Item) -> Path:
-        """Return the path of the model that is kept of one run of the study."""
-        return self.kept / f"{item.name}.zip"
+    def model(self, item: Item, iteration: int | None = None) -> Path:
+        """Return the path of the model that is kept of one run of the study.
+
+        If `iteration` is given, it is the path for the unfinished run after so many iterations.
+        """
+        when = "" if iteration is None else f".iteration-{iteration}"
+        return self.kept / f"{item.name}{when}.zip"
 
     def models(self) -> list[Path]:
         """Return the paths of the models that are kept, sorted by name."""
         return sorted(p for p in self.kept.glob("*.zip") if not p.name.startswith("."))
+
+    def models_of(self, item: Item) -> list[Path]:
+        """Return the paths of the models that are kept of one run of the study.
+
+        There is at most one, unless a process was killed when it had written a new one.
+        """
+        return [path for path in self.models() if is_model_of(item, path.name)]
+
+    def remove_models_of(self, item: Item, other_than: Path) -> None:
+        """Remove the models of one run of the study, except for one."""
+        for path in self.models_of(item):
+            if path != other_than:
+                path.unlink()
 
     @functools.cached_property
     def keeps_elites(self) -> int:
@@ -179,6 +197,11 @@ class Study:
         if self.is_trained(item) and (not self.keeps_elites or self.model(item).exists()):
             return "done"
         return "failed" if item.attempts >= ATTEMPTS else "queued"
+
+
+def is_model_of(item: Item, name: str) -> bool:
+    """Return whether a file with this name in `kept/` is a model of a run."""
+    return re.fullmatch(rf"{re.escape(item.name)}(\.iteration-\d+)?\.zip", name) is not None
 
 
 def _item(where: str, entry: Any) -> Item:

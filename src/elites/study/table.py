@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -19,6 +19,7 @@ from elites import output
 from elites.files import open_file, read_record
 from elites.runs.directory import FACTS, METRICS, RunError
 from elites.study.study import Item, Study
+from elites.study.worker import Work
 from elites.words import columns, duration, plain, shortened
 
 
@@ -133,17 +134,17 @@ class Live:
         self._shown = float("-inf")
         self._told: dict[str, str] = {}
 
-    def rows(self, items: Sequence[Item], running: set[str]) -> list[list[str]]:
+    def rows(self, items: Sequence[Item], running: Mapping[str, Work]) -> list[list[str]]:
         """Return a row of texts for each run: its name, its state, and its progress or error.
 
-        `running` has the names of the runs that are being computed.
+        `running` has what workers do at the moment, keyed by the name of the run.
         """
         rows = []
         for item in items:
             state = "running" if item.name in running else self.study.state(item)
             at = read_progress(self.study, item) if state == "running" else None
             detail = ""
-            if at is not None and self.study.keeps_elites and self.study.is_trained(item):
+            if running.get(item.name) == "keep":
                 detail = "writing its model"
             elif at is not None:
                 detail = f"{at.iteration}/{at.total}, {duration(at.left)} left"
@@ -152,10 +153,10 @@ class Live:
             rows.append([plain(item.name), state, plain(detail)])
         return rows
 
-    def show(self, items: Sequence[Item], running: set[str]) -> None:
+    def show(self, items: Sequence[Item], running: Mapping[str, Work]) -> None:
         """Show the state of all runs, unless it was shown less than `every` seconds ago.
 
-        `running` has the names of the runs that are being computed.
+        `running` has what workers do at the moment, keyed by the name of the run.
         """
         now = time.monotonic()
         if now - self._shown < self.every:
@@ -190,7 +191,7 @@ class Live:
     def close(self, items: Sequence[Item]) -> None:
         """Show the state of all runs a last time, after all workers have ended."""
         self._shown = float("-inf")
-        self.show(items, set())
+        self.show(items, {})
 
     def _clearing(self) -> str:
         """Return the control sequence that erases the table, or "" if no table is shown."""

@@ -1,11 +1,11 @@
-"""Worker process that computes one run of a study, or keeps the model of a run that is trained.
+"""Worker process that trains one run of a study, or keeps the model of a run.
 
-    python -m elites.study.worker STUDY RUN PARENT PIPE [DIGEST ...]
+    python -m elites.study.worker STUDY RUN WORK PARENT PIPE [DIGEST ...]
 
-PARENT is the id of the process that started it. The worker ends when its parent does, so that
-killing a study leaves no run locked. Before it ends, the worker writes to the open file descriptor
-PIPE what the scheduler should do next and why, see `Ending`. Each DIGEST identifies a file of the
-user's own that the study trusts.
+WORK is `train` or `keep`. PARENT is the id of the process that started it. The worker ends when its
+parent does, so that killing a study leaves no run locked. Before it ends, the worker writes to the
+open file descriptor PIPE what the scheduler should do next and why, see `Ending`. Each DIGEST
+identifies a file of the user's own that the study trusts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from elites import references, trust
 from elites.names import short_name
@@ -31,6 +31,9 @@ from elites.runs.lock import InUseError
 from elites.runs.signals import Interrupted
 from elites.study.study import Item, Study, argument
 from elites.words import one_line, shortened
+
+Work = Literal["train", "keep"]
+"""What a worker does: train a run, or keep the model of a run."""
 
 DONE, FAILED, STOPPED, TOO_LARGE, IN_USE, LOST, TRAINED = 0, 1, 3, 4, 5, 6, 7
 """Exit codes. After TRAINED, another worker has to keep the run's model.
@@ -50,13 +53,13 @@ class Ending(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    """Compute the run that the arguments name, report how it ended, and return the exit code."""
-    path, name, parent, pipe, *digests = arguments
+    """Do the work that the arguments name, report how it ended, and return the exit code."""
+    path, name, work, parent, pipe, *digests = arguments
     _end_with_parent(int(parent))
     trust.approve(digests)
     now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     print(f"elites: a worker starts at {now}", file=sys.stderr, flush=True)
-    ending = compute(Study(Path(path)), name)
+    ending = compute(Study(Path(path)), name, work)
     if ending.reason:
         print(f"elites: {ending.reason}", file=sys.stderr)
     report = {"code": ending.code, "reason": shortened(ending.reason, _LONGEST)}
@@ -65,11 +68,11 @@ def main(arguments: list[str]) -> int:
     return ending.code
 
 
-def compute(study: Study, name: str) -> Ending:
-    """Start or continue the run called `name` of a study, and return how that ended.
+def compute(study: Study, name: str, work: str) -> Ending:
+    """Start or continue the run called `name` of a study, or keep its model. Return how that ended.
 
-    If the run is trained already, and the study keeps models, keep its model instead. That is the
-    work of a second process, because it shows that another process reproduces the archive.
+    A model is the `work` of a process of its own, because it shows that another process reproduces
+    the archive.
     """
     try:
         item = next(item for item in study.items() if item.name == name)
@@ -77,7 +80,7 @@ def compute(study: Study, name: str) -> Ending:
         trust.require(
             item.name, config.task, config.algorithm, remedy="Start the study again to use it"
         )
-        if study.keeps_elites and study.is_trained(item):
+        if work == "keep":
             from elites.study import keeping  # loads JAX
 
             keeping.keep(study, item)
