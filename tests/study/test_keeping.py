@@ -126,6 +126,15 @@ def test_an_error_in_a_new_process_is_the_largest_of_all_seeds(copy):
     assert evaluation.error_in_new_process(run) == 0.5
     succeed("report", copy.path)
     assert "<td>0.5</td>" in models_of(copy)
+    cells[0][place] = "nan"  # an archive without elites
+    table.write_text("\n".join([header, *(",".join(row) for row in cells)]) + "\n")
+    assert evaluation.error_in_new_process(run) == 0.5
+    cells[1][place] = "nan"
+    table.write_text("\n".join([header, *(",".join(row) for row in cells)]) + "\n")
+    assert evaluation.error_in_new_process(run) is None
+    table.write_text("seed,iteration\n")
+    succeed("report", copy.path)
+    assert f"{ME}: " in (copy.report / "report.html").read_text("utf-8")
     shutil.rmtree(folder)
     assert evaluation.error_in_new_process(run) is None
     assert evaluation.error_in_new_process(RunDirectory(copy.path / "runs" / "none")) is None
@@ -148,9 +157,11 @@ def test_the_report_lists_the_models(copy, plan):
     assert "This study is unfinished" not in page  # all runs are trained, which is what it shows
 
 
-def test_a_finished_study_keeps_nothing_twice(study, plan):
+def test_a_finished_study_keeps_nothing_twice(copy, plan):
+    study = copy
+    (study.kept / "of_mine.zip").write_bytes(b"not a model of its runs")
     before = contents(study.path)
-    succeed("study", plan, "--output", study.path, apart=True)
+    assert "2 models kept" in succeed("study", plan, "--output", study.path, apart=True).stdout
     assert contents(study.path) == before
 
 
@@ -289,7 +300,13 @@ def test_a_finished_study_gets_models_by_a_plan_that_asks_for_them(copy, plan, t
     edit_json(copy.path / "plan.json", lambda saved: saved.pop("keep_elites"))
     without = tmp_path / "without.toml"
     without.write_text(PLAN.replace("keep_elites = 5\n", ""))
-    succeed("study", without, "--output", copy.path, "--dry-run")
+    nothing = succeed("study", without, "--output", copy.path, "--dry-run").stdout
+    assert "nothing left to compute" in nothing
+    missing = succeed("study", plan, "--output", copy.path, "--dry-run").stdout
+    assert missing.count("trained, without its model") == 2
+    assert "2 runs on " in missing
+    assert "about 0.00 hours" in missing
+    assert "--measure" not in missing
     assert not copy.kept.exists()
     succeed("study", plan, "--output", copy.path, apart=True)
     assert {path.name: path.read_bytes() for path in copy.models()} == models
@@ -365,7 +382,31 @@ def test_a_study_that_was_stopped_says_how_to_continue(plan, tmp_path):
 def test_a_model_does_not_name_the_folder_of_its_study(study, tmp_path):
     model = unpacked(study.kept / f"{ME}.zip", tmp_path / "model")
     (session,) = read_sessions(model)
-    assert session["command"] == f"elites study {study.path.name} --only point_omni me 0-1"
+    assert session["command"] == f"elites study ./{study.path.name} --only point_omni me 0-1"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("elites train point_omni --output '/home/of us/my runs/x' --seeds 2",
+         "elites train point_omni --seeds 2"),
+        ("elites train point_omni --output=/runs/x pga_me", "elites train point_omni pga_me"),
+        ("elites resume '/home/of us/x' --evaluations 5", "elites resume ./x --evaluations 5"),
+        ("elites study '/home/of us/our study' --only point_omni",
+         "elites study './our study' --only point_omni"),
+        ("elites study ./paper --only ant_omni", "elites study ./paper --only ant_omni"),
+        ("elites.train(...) in Python, and save", "elites.train(...) in Python, and save"),
+        ("elites train 'unbalanced", "elites train 'unbalanced"),
+    ],
+)  # fmt: skip
+def test_a_command_in_a_model_names_no_folder(command, expected):
+    assert reducing._without_folders({"command": command})["command"] == expected
+
+
+def test_a_run_is_no_study_to_continue(study):
+    run = study.run(study.items()[0]).path
+    line = complaint(elites("study", run), 2)
+    assert line.endswith(f"{run} is a run, not a study. Continue it with 'elites resume'")
 
 
 def test_studies_that_keep_models_and_others_can_be_joined(study):

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 from ray.exceptions import NodeDiedError, RayTaskError  # noqa: E402
 
 from elites.runs import checkpoint, evaluation  # noqa: E402
+from elites.runs.environment import read_sessions  # noqa: E402
 from elites.study import on_ray, ray_cluster, scheduler  # noqa: E402
 from elites.study.engines import LocalEngine  # noqa: E402
 from elites.study.plan import Plan  # noqa: E402
@@ -124,6 +125,9 @@ def test_a_lost_machines_run_goes_on_elsewhere(cluster, alone, tmp_path, in_plac
     for item in study.items():
         for table in TABLES:
             assert rows(study.run(item).path / table) == rows(alone.run(item).path / table)
+        assert {session["command"] for session in read_sessions(study.run(item))} == {
+            f"elites study {study.path} --only point_omni {item.algorithm} 0-1"
+        }
         # The models differ in the time of training alone, which is in their tables.
         assert evaluation.error_in_new_process(study.run(item)) == 0
         ours, theirs = (weights_of(some.model(item)) for some in (study, alone))

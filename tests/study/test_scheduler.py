@@ -275,6 +275,17 @@ def test_a_signal_stops_workers_that_write_models_of_unfinished_runs(study, monk
     assert "no model" not in out
 
 
+def test_the_model_of_a_run_that_was_deleted_is_removed_before_it_is_trained_again(
+    study, monkeypatch
+):
+    """Otherwise it would count as the model of the new run, if the study is killed before."""
+    study.kept.mkdir()
+    for item in study.items()[:2]:
+        study.model(item).write_bytes(b"of the run that was deleted")
+    late(study, monkeypatch, saved=[DCG], endings={DCG: Ending(worker.FAILED, "no space")})
+    assert [path.name for path in study.models()] == [f"{DCG}.zip"]  # that run is still there
+
+
 def test_a_study_that_ends_in_time_was_not_stopped(study):
     live = Live(study, io.StringIO(), every=0.0)
     result = Scheduler(study, Script(study, {}), live, pause=0.0, stop_after=1e9).run(Signals())

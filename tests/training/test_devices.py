@@ -30,6 +30,16 @@ def test_settings_of_the_user_are_kept():
     assert computed(f"import jax; jax.devices(); {script}") == "1", "JAX had started"
 
 
+def test_an_algorithm_that_is_built_before_training_has_a_device_for_each_seed():
+    script = """
+import elites
+from elites.training import train_algorithm
+algorithm = elites.build("point_omni", "me", batch_size=8, policy_hidden=(4,), cells=8)
+print(train_algorithm(algorithm, seeds=3, evaluations=20, progress=False).devices)
+"""
+    assert computed(script) == "3"
+
+
 @pytest.mark.parametrize(
     ("seeds", "available", "wanted", "expected"),
     [

@@ -160,7 +160,8 @@ def _report_end(result: Result, path: Path, again: str) -> int:
         say(f"stopped with {done} done; everything is saved. Continue with: {again}")
     else:
         say(f"{done} done: {plain(str(path))}. See '{program()} report {quoted(path)}'")
-    if models := studies.Study(path).models():
+    study = studies.Study(path)
+    if models := [model for item in study.items() for model in study.models_of(item)]:
         size = amount(sum(model.stat().st_size for model in models))
         say(f"{counted(len(models), 'model')} kept in {plain(str(models[0].parent))}: {size}")
     if result.stopped:

@@ -201,14 +201,14 @@ def write_csv(path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Non
 def error_in_new_process(run: RunDirectory) -> float | None:
     """Return the largest descriptor error that `elites evaluate` found in the archives of a run.
 
-    It is over all seeds, at the newest checkpoint. Returns None if no process has evaluated that
-    checkpoint by its number. Training does not write these tables.
+    It is over all seeds with elites, at the newest checkpoint. Returns None if there are none, or
+    if no process has evaluated that checkpoint by its number. Training does not write these tables.
     """
     for place in checkpoints.complete(run.checkpoints)[-1:]:
         folder = apart(run, int(place.name))
         if (folder / "metrics.csv").exists():
             errors = read_metrics(folder).get("descriptor_error", np.zeros(0))
-            return float(errors.max()) if len(errors) else None
+            return float(np.nanmax(errors)) if np.isfinite(errors).any() else None
     return None
 
 

@@ -15,8 +15,9 @@ policies to half precision.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
-import re
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -131,7 +132,7 @@ def write(
     for name in filter(lambda name: os.path.lexists(run / name), _TABLES):
         _write_rows(run / name, place.path / name, seed)
     if sessions := environment.read_sessions(run):
-        directories.write_json(place / ENVIRONMENT, list(map(_without_output, sessions)))
+        directories.write_json(place / ENVIRONMENT, list(map(_without_folders, sessions)))
     if run.kernels.is_dir():
         shutil.copytree(run.kernels, place.kernels, symlinks=True)
     _write_snapshot(run, place, excerpt)
@@ -161,14 +162,27 @@ def _write_snapshot(run: RunDirectory, place: RunDirectory, excerpt: Excerpt) ->
     checkpoints.write_arrays(place.snapshots / path.name, {**arrays, "centroids": centroids})
 
 
-def _without_output(session: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a session whose command does not name a folder of its machine.
+def _without_folders(session: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a session whose command does not say where its run or study is.
 
-    A command that continues a study keeps the name of the study's directory.
+    A command that continues a run or a study keeps the name of the directory, in the current
+    folder. The option --output of others is left out.
     """
-    command = re.sub(r" --output[ =]\S+", "", session["command"])
-    command = re.sub(r"^(elites study ['\"]?)\S*/", r"\1", command)
-    return {**session, "command": command}
+    try:
+        words = shlex.split(session["command"])
+    except ValueError:
+        return dict(session)
+    if words[:1] != ["elites"]:  # a text such as "elites.train(...) in Python, and save"
+        return dict(session)
+    if words[1:2] in (["resume"], ["study"]) and len(words) > 2:
+        # With "./", it is not taken for the built-in plan of that name.
+        words[2] = f"./{Path(words[2]).name}"
+    kept = [
+        word
+        for before, word in itertools.pairwise(["", *words])
+        if word != "--output" and before != "--output" and not word.startswith("--output=")
+    ]
+    return {**session, "command": shlex.join(kept)}
 
 
 def _write_rows(source: Path, target: Path, seed: int) -> None:

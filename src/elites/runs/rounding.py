@@ -18,13 +18,12 @@ from elites.runs import job, saved
 from elites.runs.checkpoint import Arrays
 from elites.runs.directory import RunDirectory
 
+LOSS = 0.05
+"""Largest share of its fitness that an elite may lose."""
+
 
 class NoElitesError(ValueError):
     """No rounded policy reaches its cell with nearly the fitness that it had."""
-
-
-LOSS = 0.05
-"""Largest share of its fitness that an elite may lose."""
 
 
 def rounded(run: RunDirectory, weights: Arrays, index: int, iteration: int) -> Arrays:

@@ -129,7 +129,7 @@ def _write(run: Run, config: Config, job: Job, place: RunDirectory) -> None:
     directories.write_json(place / FACTS, facts)
     versions = tasks.versions(job.task)
     more = {environment.SIMULATOR: versions} if versions else {}
-    devices = {environment.SEED_DEVICES: job.batched.devices}
+    devices = {environment.SEED_DEVICES: run.devices or job.batched.devices}
     environment.record_session(place, "elites.train(...) in Python, and save", **devices, **more)
     logs = Logs(place, config, job, None)
     for i in range(iteration):

@@ -69,18 +69,20 @@ class WorkerProcess:
         trusted: Sequence[str],
         environment: Mapping[str, str] | None = None,
         cores: Collection[int] = (),
+        original: Path | None = None,
     ):
         """Start a worker process for one run of the study at a path.
 
         The process writes its output to the open file `output`. `trusted` are the digests of the
         user's own Python files that it may execute. It uses these cores only, if any are given.
+        `original` is the path of the study that the user knows, if this one is a copy.
         """
         self._report, pipe = os.pipe()
-        here = str(os.getpid())
+        here, known = str(os.getpid()), str(original or study)
         command = [sys.executable, *import_options(), "-m", "elites.study.worker"]
         try:
             self.process = subprocess.Popen(
-                [*command, str(study), item.name, work, here, str(pipe), *trusted],
+                [*command, str(study), item.name, work, known, here, str(pipe), *trusted],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

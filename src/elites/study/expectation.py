@@ -20,6 +20,9 @@ from elites.study.seconds import OVERHEAD, SHARING, Clock, Estimate
 from elites.study.study import Item, first_items
 from elites.words import columns, counted, listed
 
+TRAINED = Estimate(0.0, "trained, without its model")
+"""Time of an iteration of a run that only lacks its model."""
+
 
 class Expected(NamedTuple):
     """What is expected of one run of a study."""
@@ -80,7 +83,7 @@ class Expectation:
         found = [
             (run.item.task, run.item.algorithm, run.estimate.seconds / run.together)
             for run in self.runs
-            if run.estimate
+            if run.estimate and run.iterations
         ]
         same = [s for *pair, s in found if pair == [item.task, item.algorithm]]
         return statistics.mean(same or [s for *_, s in found] or [1.0])
@@ -123,8 +126,8 @@ def expect(
     for group in groups:
         for item in group:
             load, count = loads[item.task, item.algorithm], min(len(group), packing.slots)
-            estimate = clock.together(load.work, item.seeds, count)
             left = max(load.iterations - done(item), 0)
+            estimate = clock.together(load.work, item.seeds, count) if left else TRAINED
             runs[item.name] = Expected(item, count, left, estimate)
     ordered = [runs[item.name] for item in items]
     return Expectation(machine, packing, ordered, groups, missing)

@@ -1,4 +1,4 @@
-"""Keep what is worth keeping of a run: a small model, and a new evaluation of its archives.
+"""Keep a small model of a run, and evaluate its archives again.
 
 A run directory is large, because it holds a replay buffer and hundreds of policies for each seed.
 Its model has a few MB. It is a reduced run, see `reducing`: the actor and some elites of the best
@@ -47,7 +47,7 @@ def keep(study: Study, item: Item) -> None:
     new = study.kept / f".{item.name}.zip"
     new.unlink(missing_ok=True)  # of a process that was killed
     kept = _pack(run, new, study.keeps_elites)
-    new.replace(model)  # there may be one of a run that was deleted
+    new.replace(model)
     study.remove_models_of(item, other_than=model)
     size = amount(model.stat().st_size)
     print(f"kept {counted(len(kept.cells), 'elite')} of seed {kept.seed}: {model}, {size}")

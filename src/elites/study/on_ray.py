@@ -93,8 +93,8 @@ class RayEngine:
         plan = directories.read_json(study.path / PLAN)
         self._starts += 1
         trusted = trust.trusted_digests(item.task, item.algorithm)
-        what = (vars(item), work, self._starts)
-        reference = task.remote(location, plan, *what, self._collector, trusted)
+        order = _Order(item, work, self._starts, str(study.path), trusted)
+        reference = task.remote(location, plan, order, self._collector)
         return RayHandle(reference, study.logs / f"{item.name}.log")
 
 
@@ -177,73 +177,84 @@ class _Location(NamedTuple):
         return False
 
 
+class _Order(NamedTuple):
+    """What a Ray task has to do for one run of a study."""
+
+    item: Item
+    work: Work
+    start: int
+    """Number that increases with every start, so a restarted run has a higher one than before."""
+    study: str
+    """Path of the study on the machine of the user."""
+    trusted: list[str]
+    """Digests of the user's own files that may be executed."""
+
+
 # ------------------------------------------------------------------------- on the worker's machine
 
 
-def _compute(
-    location: _Location,
-    plan: Any,
-    item: dict[str, Any],
-    work: Work,
-    start: int,
-    collector: Any,
-    trusted: list[str],
-) -> tuple[Ending, str]:
+def _compute(location: _Location, plan: Any, order: _Order, collector: Any) -> tuple[Ending, str]:
     """Train one run of a study, or keep its model, as a Ray task.
 
     Returns how the worker ended, and the last part of its output.
 
-    `plan` is the content of `plan.json`, `item` has the fields of an `Item`, and `collector` is the
-    actor that exchanges files. `start` is a number that increases with every start of a run, so a
-    restarted run has a higher number than before. `trusted` are the digests of the user's own files
-    that may be executed.
+    `plan` is the content of `plan.json`, and `collector` is the actor that exchanges files.
     """
     # Ray cancels a task by an interrupt, which a process started in the background ignores.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    wanted = Item(**item)
-    ray.get(collector.admit.remote(wanted.name, start))
+    ray.get(collector.admit.remote(order.item.name, order.start))
     if location.is_visible():
-        return _run_worker(Path(location.path), wanted, work, trusted, lambda: None)
+        return _run_worker(Path(location.path), order, lambda: None)
     sweep_folders(Path(tempfile.gettempdir()), _PREFIX)
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{directories.this_process()}-"))
     try:
         directories.write_json(folder / PLAN, plan)
-        directories.write_json(folder / INDEX, {"format": FORMAT, "runs": [item]})
-        run = Study(folder).run(wanted).path
-        files: Any = ray.get(collector.fetch.remote(wanted.name, start))
-        if files:
-            write_files(run, files)
-        sent = set(files)
-
-        def send() -> None:
-            """Send new and changed files of the run to the collector."""
-            having = set(sent)
-            new = new_files(run, having)
-            if new:
-                ray.get(collector.store.remote(wanted.name, start, new))
-                sent.update(having)  # only after they have arrived
-
-        ended = _run_worker(folder, wanted, work, trusted, send)
-        for model in Study(folder).models_of(wanted):
-            ray.get(collector.store_model.remote(wanted.name, start, model.name, read_bytes(model)))
-        return ended
+        directories.write_json(folder / INDEX, {"format": FORMAT, "runs": [vars(order.item)]})
+        return _compute_in_copy(Study(folder), order, collector)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run_worker(
-    study: Path, item: Item, work: Work, trusted: list[str], send: Callable[[], None]
-) -> tuple[Ending, str]:
-    """Run the worker process of one run until it ends.
+def _compute_in_copy(study: Study, order: _Order, collector: Any) -> tuple[Ending, str]:
+    """Do the work of an order in a copy of the study: fetch files of the run, and send new ones.
+
+    Returns the same as `_compute`.
+    """
+    item, start = order.item, order.start
+    run = study.run(item).path
+    files: Any = ray.get(collector.fetch.remote(item.name, start))
+    if files:
+        write_files(run, files)
+    sent = set(files)
+
+    def send() -> None:
+        """Send new and changed files of the run to the collector."""
+        having = set(sent)
+        new = new_files(run, having)
+        if new:
+            ray.get(collector.store.remote(item.name, start, new))
+            sent.update(having)  # only after they have arrived
+
+    ended = _run_worker(study.path, order, send)
+    for model in study.models_of(item):
+        ray.get(collector.store_model.remote(item.name, start, model.name, read_bytes(model)))
+    return ended
+
+
+def _run_worker(study: Path, order: _Order, send: Callable[[], None]) -> tuple[Ending, str]:
+    """Run the worker process of an order until it ends.
 
     Returns how it ended, and the last 20 kB of its output as text.
 
-    `study` is the study's directory on this machine. `trusted` are the digests of the user's own
-    files that may be executed. `send` is called after every checkpoint and at the end.
+    `study` is the study's directory on this machine. `send` is called after every checkpoint and at
+    the end.
     """
-    run = Study(study).run(item)
+    run = Study(study).run(order.item)
     with tempfile.TemporaryFile() as output:
-        process = WorkerProcess(study, item, work, output, trusted)
+        original = Path(order.study)
+        process = WorkerProcess(
+            study, order.item, order.work, output, order.trusted, original=original
+        )
         last = None
         try:
             while process.poll() is None:

@@ -29,6 +29,7 @@ from elites.core.catalogue import suggestion
 from elites.core.hyperparameters import Hyperparameters
 from elites.files import shown
 from elites.runs.config import Config, preset
+from elites.runs.directory import RunDirectory
 
 PAPER_TASKS = ("ant_omni", "anttrap_omni", "hexapod_omni", "walker_uni")
 ABLATIONS = (
@@ -184,6 +185,8 @@ def read(name: str, saved: bool = False) -> Plan:
     if not path.exists():
         raise ValueError(f"{name}: no such file")
     if path.is_dir():
+        if RunDirectory(path).exists():
+            raise ValueError(f"{name} is a run, not a study. Continue it with 'elites resume'")
         raise ValueError(f"{name}: a directory, but not a study. A plan is a TOML file")
     values = files.read_toml(path)
     return from_values(values, name, files.read_text(path, error=ValueError, follow=True), saved)

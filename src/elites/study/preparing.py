@@ -55,7 +55,7 @@ def prepare(
         runs = study.items()
     runs = split(study, runs, part)
     chosen = [item for item in runs if part.has(item.task, item.algorithm, item.seed_numbers)]
-    open_runs = [item for item in chosen if study.state(item) != "done"]
+    open_runs = [item for item in chosen if not study.is_done(item, plan.keep_elites > 0)]
     device, cores = expectation.device_of_a_run(open_runs, found, machine, wish)
     clock = Clock(device, seconds.measurements())
     if measure:

@@ -58,8 +58,8 @@ def write(source: Source, *others: Source) -> Path:
     points = {task: comparison_point(results.tabled(task)) for task in results.tasks}
     tests = Tests(source.plan(), results)
     sections = [_task_section(source, results, task, points[task], tests) for task in results.tasks]
-    body = [_head(source, results), _published(results), *sections, _models(results),
-            _runs(results)]  # fmt: skip
+    models = _models(results)  # may find problems, which the head lists
+    body = [_head(source, results), _published(results), *sections, models, _runs(results)]
     template = string.Template(files("elites.study").joinpath("page.html").read_text("utf-8"))
     page = template.substitute(
         title=escaped(f"{_name(source)}: study"), body="\n".join(filter(None, body))
@@ -315,7 +315,8 @@ def _models(results: Results) -> str:
         for model in study.models_of(item):
             try:
                 error = evaluation.error_in_new_process(study.run(item))
-            except (OSError, RunError):
+            except (OSError, RunError) as problem:
+                results.problems.append(f"{item.name}: {problem}")
                 error = None
             rows.append(
                 [model.name, amount(model.stat().st_size), "" if error is None else number(error)]
@@ -325,8 +326,9 @@ def _models(results: Results) -> str:
     header = ["file", "size", "largest descriptor error of its run's archives in a new process"]
     note = (
         "<p>Each model has the actor and some elites of the seed with the highest QD-score of a "
-        "run. The name of an unfinished run's model has its iteration. Look at one with <code>"
-        "elites view --pretrained FILE</code>.</p>"
+        "run. The name of an unfinished run's model has its iteration. The files are in the folder "
+        "<code>kept</code> of the study. Look at one with <code>elites view --pretrained "
+        "FILE</code>.</p>"
     )
     return f"<section><h2>Models</h2>{note}{table(header, rows)}</section>"
 

@@ -149,6 +149,8 @@ class Scheduler:
             keeps = self.study.keeps_elites and self.study.is_trained(item)
             work = "keep" if keeps else "train"
         self._told.discard(item.name)
+        if work == "train" and not self.study.run(item).exists():
+            self.study.remove_models_of(item)  # of a run that was deleted
         handle = self.engine.start(self.study, item, work)
         self.running[item.name] = Running(item, work, handle)
 

@@ -170,8 +170,8 @@ class Study:
         """
         return [path for path in self.models() if is_model_of(item, path.name)]
 
-    def remove_models_of(self, item: Item, other_than: Path) -> None:
-        """Remove the models of one run of the study, except for one."""
+    def remove_models_of(self, item: Item, other_than: Path | None = None) -> None:
+        """Remove the models of one run of the study, except for one if it is given."""
         for path in self.models_of(item):
             if path != other_than:
                 path.unlink()
@@ -188,13 +188,16 @@ class Study:
         """Return whether one run of the study is trained to its end."""
         return evaluation.is_done(self.run(item))
 
+    def is_done(self, item: Item, keeps_models: bool) -> bool:
+        """Return whether one run of the study is trained and, if models are kept, has its model."""
+        return self.is_trained(item) and (not keeps_models or self.model(item).exists())
+
     def state(self, item: Item) -> State:
         """Return the state of one run of the study: "done", "failed" or "queued".
 
-        A run is done when it is trained and, if the study keeps models, its model is written. The
-        files of the study do not say whether a process is computing the run.
+        The files of the study do not say whether a process is computing the run.
         """
-        if self.is_trained(item) and (not self.keeps_elites or self.model(item).exists()):
+        if self.is_done(item, self.keeps_elites > 0):
             return "done"
         return "failed" if item.attempts >= ATTEMPTS else "queued"
 
@@ -382,8 +385,8 @@ def refuse_other_settings(ours: Plan, theirs: Plan, path: Path, any_budget: bool
     """Raise a ValueError if results at a path cannot be joined with those of our plan.
 
     They were computed by the plan `theirs`. Its tasks, algorithms and seeds may differ, and so may
-    what changes no result: when runs are saved and evaluated again, and which elites are kept. With
-    `any_budget`, the budget may differ too. All other settings must be the same.
+    what changes no result: when runs are saved and evaluated again, and how many elites are kept.
+    With `any_budget`, the budget may differ too. All other settings must be the same.
     """
     # A budget may be that of the preset in one plan, and the same number in the other.
     budgets = {(p.budget(task), task) for p in (ours, theirs) for task in p.tasks}

@@ -1,11 +1,12 @@
 """Worker process that trains one run of a study, or keeps the model of a run.
 
-    python -m elites.study.worker STUDY RUN WORK PARENT PIPE [DIGEST ...]
+    python -m elites.study.worker STUDY RUN WORK ORIGINAL PARENT PIPE [DIGEST ...]
 
-WORK is `train` or `keep`. PARENT is the id of the process that started it. The worker ends when its
-parent does, so that killing a study leaves no run locked. Before it ends, the worker writes to the
-open file descriptor PIPE what the scheduler should do next and why, see `Ending`. Each DIGEST
-identifies a file of the user's own that the study trusts.
+WORK is `train` or `keep`. ORIGINAL is the path of the study that the user knows, of which STUDY may
+be a copy. PARENT is the id of the process that started the worker. The worker ends when its parent
+does, so that killing a study leaves no run locked. Before it ends, the worker writes to the open
+file descriptor PIPE what the scheduler should do next and why, see `Ending`. Each DIGEST identifies
+a file of the user's own that the study trusts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Literal, NamedTuple
 
 from elites import references, trust
 from elites.names import short_name
-from elites.runs import environment, session
+from elites.runs import environment, session, signals
 from elites.runs.config import Config
 from elites.runs.directory import OutOfMemoryError, RunError, TooLargeError
 from elites.runs.lock import InUseError
@@ -54,12 +55,13 @@ class Ending(NamedTuple):
 
 def main(arguments: list[str]) -> int:
     """Do the work that the arguments name, report how it ended, and return the exit code."""
-    path, name, work, parent, pipe, *digests = arguments
+    path, name, work, original, parent, pipe, *digests = arguments
     _end_with_parent(int(parent))
     trust.approve(digests)
     now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     print(f"elites: a worker starts at {now}", file=sys.stderr, flush=True)
-    ending = compute(Study(Path(path)), name, work)
+    ending = compute(Study(Path(path)), name, work, Study(Path(original)))
+    signals.ignore_signals()  # the outcome no longer changes
     if ending.reason:
         print(f"elites: {ending.reason}", file=sys.stderr)
     report = {"code": ending.code, "reason": shortened(ending.reason, _LONGEST)}
@@ -68,11 +70,11 @@ def main(arguments: list[str]) -> int:
     return ending.code
 
 
-def compute(study: Study, name: str, work: str) -> Ending:
-    """Start or continue the run called `name` of a study, or keep its model. Return how that ended.
+def compute(study: Study, name: str, work: str, original: Study) -> Ending:
+    """Start or continue the run called `name` of a study, or keep its model. Return the outcome.
 
-    A model is the `work` of a process of its own, because it shows that another process reproduces
-    the archive.
+    `original` is the study that the user knows, of which `study` may be a copy. A model is the
+    `work` of a process of its own, because it shows that another process reproduces the archive.
     """
     try:
         item = next(item for item in study.items() if item.name == name)
@@ -85,6 +87,7 @@ def compute(study: Study, name: str, work: str) -> Ending:
 
             keeping.keep(study, item)
             return Ending(DONE)
+        environment.started_by(*_command(original, item))
         return _train(study, item, config)
     except (TooLargeError, OutOfMemoryError) as error:
         return Ending(TOO_LARGE, one_line(error))
@@ -101,7 +104,6 @@ def compute(study: Study, name: str, work: str) -> Ending:
 
 def _train(study: Study, item: Item, config: Config) -> Ending:
     """Train a run of a study and return how it ended. Raises an error if training fails."""
-    environment.started_by(*_command(study, item))
     outcome = session.start(study.run(item).path, config, resume=True)
     if outcome.interrupted:
         return Ending(STOPPED)

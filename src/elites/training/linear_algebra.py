@@ -21,8 +21,8 @@ from elites.core.algorithm import Algorithm, Metrics, SearchState
 from elites.core.evaluation import rows_outside
 from elites.core.types import Array, Evaluation, Request
 
-MENDED = (0, 11, 2)
-"""Version of JAX from which on no thread waits."""
+FIXED_IN = (0, 11, 2)
+"""First version of JAX in which no thread waits for others."""
 OPERATIONS = frozenset(
     operation.name for name, operation in vars(jax.lax.linalg).items() if name.endswith("_p")
 )
@@ -34,7 +34,7 @@ def may_block(algorithm: Algorithm) -> bool:
 
     Traces an iteration, which takes about as long as one of its stages takes to be traced.
     """
-    if jax.default_backend() != "cpu" or jax.__version_info__ >= MENDED:
+    if jax.default_backend() != "cpu" or jax.__version_info__ >= FIXED_IN:
         return False
     return not OPERATIONS.isdisjoint(operations_of(algorithm))
 

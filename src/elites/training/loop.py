@@ -153,8 +153,9 @@ def train_algorithm(
 
     See `train` for the arguments.
     """
-    source = Source(algorithm.hp, evaluations)
-    return _train(algorithm, source, _checked(seeds), progress, callback)
+    seeds = _checked(seeds)
+    devices.provide(len(seeds))  # has an effect if building the algorithm has not started JAX
+    return _train(algorithm, Source(algorithm.hp, evaluations), seeds, progress, callback)
 
 
 def _train(

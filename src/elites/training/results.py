@@ -207,7 +207,7 @@ class Run(Generic[S]):
             warn(
                 f"the seeds were computed on {counted(self.devices, 'device')}, and are now on "
                 f"{batched.devices}, so the last bits of results may differ"
-                f"{_how_to_have(self.devices)}"
+                f"{_advice_on_devices(self.devices)}"
             )
         return batched
 
@@ -308,8 +308,8 @@ class Run(Generic[S]):
         return elites.save(self, directory, task=task, algorithm=algorithm)
 
 
-def _how_to_have(wanted: int) -> str:
-    """Return how to have as many devices of the CPU as wanted, or "" if there are enough."""
+def _advice_on_devices(wanted: int) -> str:
+    """Return advice on how to get a number of CPU devices, or "" if there are enough."""
     count = jax.local_device_count()
     if jax.default_backend() != "cpu" or count >= wanted:
         return ""
