@@ -14,12 +14,23 @@ from elites.study.groups import NEAR
 from elites.study.markup import p_text
 from elites.study.recorded import Recording
 from elites.study.statistics import rank_sum
-from results_data import EARLY, STRONGEST, TITLES, Data, code, compared, seed_columns, table
+from results_data import (
+    EARLY,
+    STRONGEST,
+    TITLES,
+    Data,
+    code,
+    compared,
+    planned_budget,
+    require,
+    seed_columns,
+    table,
+)
 
 KINDS = {"GA": ("ga",), "PG": ("pg",), "actor": ("greedy", "injection")}
 """Endings of the names of variations, by the title of their column."""
 TASK = "walker_uni"
-BEGUN = 120
+LATE_AFTER = 120
 """Iteration after which an addition of the greedy actor counts as late."""
 
 Columns = list[tuple[Recording, int]]
@@ -57,8 +68,7 @@ def columns_of(data: Data, task: str, label: str) -> Columns:
 
 def last_evaluations(data: Data, columns: Columns) -> float:
     """Return the evaluations of the longest of some runs, at most the budget of the plan."""
-    planned = max(budget for group in data.planned.groups for budget in group.budgets)
-    return min(planned, max((recording.last for recording, _ in columns), default=0.0))
+    return min(planned_budget(data), max((recording.last for recording, _ in columns), default=0.0))
 
 
 def lasting(columns: Columns, evaluations: float) -> Columns:
@@ -109,7 +119,7 @@ class Seed(NamedTuple):
 
     seed: int
     recorded: int
-    """Number of recorded iterations after `BEGUN`."""
+    """Number of recorded iterations after `LATE_AFTER`."""
     late: int
     """Number of these in which the greedy actor was added."""
     last: int
@@ -119,11 +129,15 @@ class Seed(NamedTuple):
 
 
 def greedy_seeds(data: Data) -> list[Seed]:
-    """Return the seeds of `pga_me` on Walker-Uni, in the order of their QD-scores."""
-    found = []
+    """Return the seeds of `pga_me` on Walker-Uni, in the order of their QD-scores.
+
+    Iterations beyond the budget of the plan do not count.
+    """
+    found, end = [], planned_budget(data) * (1 + NEAR)
     for recording, column in columns_of(data, TASK, STRONGEST):
-        metrics = {name: values[:, column] for name, values in recording.metrics.items()}
-        added, after = metrics["added.greedy"] > 0, metrics["iteration"] > BEGUN
+        within = recording.metrics["evaluations"][:, column] <= end
+        metrics = {name: values[within, column] for name, values in recording.metrics.items()}
+        added, after = metrics["added.greedy"] > 0, metrics["iteration"] > LATE_AFTER
         found.append(
             Seed(int(metrics["seed"][0]), int(after.sum()), int((added & after).sum()),
                  int(metrics["iteration"][added].max(initial=0)), metrics["max_fitness"][-1],
@@ -140,7 +154,7 @@ def greedy(data: Data) -> str:
          f"{one.score / 1e5:.2f}"]
         for one in seeds
     ]  # fmt: skip
-    header = ["seed", f"iterations after {BEGUN} with an addition", "the last one",
+    header = ["seed", f"iterations after {LATE_AFTER} with an addition", "the last one",
               "maximum fitness", "QD-score, 1e5"]  # fmt: skip
     return f"{table(header, rows)}\n\n{_conclusion(data, seeds)}"
 
@@ -148,21 +162,23 @@ def greedy(data: Data) -> str:
 def _conclusion(data: Data, seeds: list[Seed]) -> str:
     """Return how the seeds with and without late additions compare with `dcg_me`."""
     late, never = ([one for one in seeds if bool(one.late) is added] for added in (True, False))
-    assert min(one.score for one in late) > max(one.score for one in never)
+    apart = min(one.score for one in late) > max(one.score for one in never)
+    require(apart, "each seed with a late addition is above each of the others")
     conditioned = data.planned.find(TASK, "dcg_me")
-    assert conditioned is not None
+    if conditioned is None:
+        raise ValueError(f"there are no recorded tables of dcg_me on {TASK}")
 
     def medians(scores: Sequence[float] | np.ndarray, fitness: Sequence[float] | np.ndarray) -> str:
-        return (f"a median QD-score of {np.median(scores) / 1e5:.1f}e5 and a maximum fitness of "
-                f"{np.median(fitness):,.0f}")  # fmt: skip
+        return (f"a median QD-score of {np.median(scores) / 1e5:.1f}e5 and a median of "
+                f"{np.median(fitness):,.0f} in maximum fitness")  # fmt: skip
 
     ours, others = (medians([s.score for s in group], [s.fitness for s in group])
                     for group in (late, never))  # fmt: skip
     p, _ = rank_sum([one.score for one in late], [one.score for one in never])
     curves = conditioned.curves
     text = (
-        f"In {len(late)} seeds an addition after iteration {BEGUN} was recorded. They have {ours}. "
-        f"The other {len(never)} have {others}, and `dcg_me` has "
+        f"In {len(late)} seeds an addition after iteration {LATE_AFTER} was recorded. They have "
+        f"{ours}. The other {len(never)} have {others}, and `dcg_me` has "
         f"{medians(curves['qd_score'][-1], curves['max_fitness'][-1])}. Each of the {len(late)} is "
         f"above each of the {len(never)}, p = {p_text(p)}, the smallest that so few seeds can "
         "give. The split was chosen when the runs had ended."

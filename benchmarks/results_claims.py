@@ -86,12 +86,11 @@ def claims(data: Data) -> str:
             if not found:
                 untested.setdefault(claim.text, []).append(TITLES[task])
             main = [one for one in found if not one.exploratory] or found
-            before = [_before(one) for one in found if one not in main]
+            before = "; ".join(_before(one) for one in found if one not in main)
             rows += [
-                [claim.text, TITLES[task], claim.published, *_said(claim, one),
-                 "".join(before if one is main[0] else [])]
-                for one in main
-            ]  # fmt: skip
+                [claim.text, TITLES[task], claim.published, *_said(claim, one), text]
+                for one, text in zip(main, [before, *[""] * len(main)], strict=False)
+            ]
     tables = [table(header, rows)]
     if untested:
         left = [[text, ", ".join(names)] for text, names in untested.items()]
@@ -102,8 +101,9 @@ def claims(data: Data) -> str:
 def _before(tested: _Tested) -> str:
     """Return the p-value, effect and seeds of a test after fewer evaluations, as text."""
     one = tested.test
+    when = "" if one.evaluations == EARLY else f"after {one.evaluations:,.0f}: "
     return (
-        f"p = {p_text(tested.p)}, {100 * one.comparison.superiority:.0f} %, "
+        f"{when}p = {p_text(tested.p)}, {100 * one.comparison.superiority:.0f} %, "
         f"{len(one.first)} and {len(one.second)} seeds"
     )
 

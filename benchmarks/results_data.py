@@ -84,8 +84,12 @@ def levels(data: Data) -> list[tuple[Results, int]]:
 
     Comparisons that have no more evaluations than those before are not repeated.
     """
-    planned = max(budget for group in data.planned.groups for budget in group.budgets)
-    return [(data.early, 0), (data.planned, EARLY), (data.full, planned)]
+    return [(data.early, 0), (data.planned, EARLY), (data.full, planned_budget(data))]
+
+
+def planned_budget(data: Data) -> int:
+    """Return the largest budget of the plan, in evaluations."""
+    return max(budget for group in data.planned.groups for budget in group.budgets)
 
 
 def compared(data: Data, task: str) -> list[Group]:
@@ -197,6 +201,26 @@ def _reevaluations(data: Data, group: Group, budget: float) -> list[tuple[Record
 def _spent(recording: Recording) -> np.ndarray:
     """Return the evaluations at each re-evaluation in a table, an array [n]."""
     return recording.reevaluations.get("evaluations", np.zeros((0, 1)))[:, 0]
+
+
+def require(holds: bool, sentence: str) -> None:
+    """Raise a ValueError if the tables no longer support a sentence of the page.
+
+    Numbers in such sentences are computed, but what they say was written for the tables of a time.
+    """
+    if not holds:
+        raise ValueError(
+            f"the tables do not support the sentence '{sentence}' any more. Write it anew in "
+            "benchmarks/, then write the page again"
+        )
+
+
+def required(results: Results, task: str, first: str, second: str, metric: str) -> Test:
+    """Return the test of two algorithms on a task. Raises a ValueError if one was not run."""
+    found = pair(results, task, first, second, metric)
+    if found is None:
+        raise ValueError(f"there are no recorded tables of {first} and {second} on {task}")
+    return found
 
 
 def pair(results: Results, task: str, first: str, second: str, metric: str) -> Test | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -126,7 +128,7 @@ def test_what_the_page_says_about_seeds_that_get_ahead(scripts, data):
         own = [r for r in rows if int(r["seed"]) == seed]
         ahead = min(int(r["iteration"]) for r in own if float(r["max_fitness"]) > bound)
         late = [int(r["iteration"]) for r in own if float(r["added.greedy"])]
-        assert ahead < min(i for i in late if i > scripts.additions.BEGUN)
+        assert ahead < min(i for i in late if i > scripts.additions.LATE_AFTER)
     assert "In each of the five seeds" in PAGE
     assert len(seeds) - len(others) == 5
 
@@ -144,3 +146,42 @@ def test_what_the_page_says_about_seeds_that_get_ahead(scripts, data):
     ablation, conditioned = scores("dcg_me_no_actor_evaluation"), scores("dcg_me")
     assert (len(ablation), len(conditioned)) == (4, 8)
     assert sum(score > max(conditioned) for score in ablation) == 3
+
+
+def test_iterations_beyond_the_plan_do_not_count(scripts, data):
+    """Seeds of `pga_me` may be trained longer than those of `dcg_me` that are shown beside them."""
+    more = {"evaluations": 1_000_192, "iteration": 3907, "qd_score": 9e9, "added.greedy": 1}
+
+    def longer(recording):
+        if (recording.task, recording.label) != ("walker_uni", "pga_me"):
+            return recording
+        rows = {
+            name: np.vstack(
+                [values, np.full_like(values[-1:], more[name]) if name in more else values[-1:]]
+            )
+            for name, values in recording.metrics.items()
+        }
+        return dataclasses.replace(recording, metrics=rows)
+
+    extended = data._replace(recordings=[longer(one) for one in data.recordings])
+    assert scripts.additions.greedy_seeds(extended) == scripts.additions.greedy_seeds(data)
+    assert len(scripts.additions.greedy_seeds(data)) == 8
+
+
+def test_a_sentence_that_the_tables_do_not_support_is_named(scripts, data, monkeypatch):
+    def all_late(data):
+        return [one._replace(score=10.0 - one.late) for one in greedy_seeds(data)]
+
+    greedy_seeds = scripts.additions.greedy_seeds
+    monkeypatch.setattr(scripts.additions, "greedy_seeds", all_late)
+    with pytest.raises(ValueError, match="do not support the sentence 'each seed with a late add"):
+        scripts.additions.greedy(data)
+
+
+def test_the_text_on_ablations_says_which_differ(scripts, data, monkeypatch):
+    said = scripts.differences._ablations(data)
+    assert "no difference is significant" in said
+    monkeypatch.setattr(scripts.differences, "LEVEL", 0.09)
+    assert "only the difference to ablation 1 is significant" in scripts.differences._ablations(
+        data
+    )
