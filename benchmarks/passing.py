@@ -2,6 +2,8 @@
 
     python benchmarks/passing.py --task ant_omni --seeds 2
 
+The result of this command is in `docs/results/progress_me/passing.jsonl`.
+
 Trains until every seed has passed the score and prints one JSON line: for each seed the evaluations
 and seconds until then. Seconds count from the first iteration, so they are without the time to
 compile, which has a field of its own. `--cores 1` uses one core of the CPU.
@@ -57,7 +59,7 @@ def main() -> None:
                 "seeds": list(seeds),
                 **passing(metrics, score),
                 "iterations": len(metrics["seconds"]),
-                "seconds_an_iteration": round(float(np.diff(metrics["seconds"][:, 0]).mean()), 2),
+                "seconds_an_iteration": seconds_an_iteration(metrics["seconds"][:, 0]),
                 "compile_seconds": round(taken - float(metrics["seconds"][-1, 0]), 1),
                 "device": jax.devices()[0].device_kind,
                 "cores": len(os.sched_getaffinity(0)),
@@ -65,6 +67,14 @@ def main() -> None:
             }
         )
     )
+
+
+def seconds_an_iteration(seconds: np.ndarray) -> float | None:
+    """Return the mean time between iterations that ended after so many seconds.
+
+    Returns None if there is only one.
+    """
+    return round(float(np.diff(seconds).mean()), 2) if len(seconds) > 1 else None
 
 
 def passing(metrics: Mapping[str, np.ndarray], score: float) -> dict[str, list[float | None]]:

@@ -64,8 +64,7 @@ def study(
     """
     _check_counts(jobs=jobs, side_by_side=side_by_side, seeds_per_run=seeds_per_run)
     _check_engine(engine, jobs, side_by_side, dry_run or measure, address, cpus, gpus)
-    if stop_after is not None and not stop_after > 0:
-        raise ValueError(f"--stop-after must be greater than 0, got {stop_after:g}")
+    seconds = _checked_seconds(stop_after)
     from elites.study import plan as plans
     from elites.study import study as studies
     from elites.study.packing import Wish
@@ -74,23 +73,47 @@ def study(
     plans.part(chosen, only)
     studies.refuse_other(path, chosen)  # before the lock, which is a file in the directory
     trust.record(*chosen.tasks, *chosen.algorithms)  # the user's plan names them
-    if unread := chosen.unread():
-        has, them = ("has", "it") if len(unread) == 1 else ("have", "them")
-        warn(f"{plan}: {listed(unread)} {has} no effect: no algorithm of the plan reads {them}")
-    import jax
-
-    jax.config.update("jax_platforms", "cpu")  # GPUs are for the runs, not for this process
-    chosen = studies.resolved(path, chosen, say)
-    plans.refuse_small_budget(chosen, plan)
+    _warn_of_unread(chosen, plan)
+    chosen = _resolved(chosen, path, plan)
     part = plans.part(chosen, only)  # of the plan with complete names of tasks
     from elites.study.running import Session
 
-    session = Session(path, chosen, part, None if stop_after is None else 60 * stop_after)
+    session = Session(path, chosen, part, seconds)
     again = partial(_command, plan, path, only, **{"stop-after": stop_after})
     if engine == "ray":
         return _on_ray(session, (address, cpus, gpus), seeds_per_run, again)
     wish = Wish(seeds_per_run, side_by_side, jobs)
     return _on_this_machine(session, wish, measure, dry_run, again)
+
+
+def _resolved(plan: Plan, path: Path, name: str) -> Plan:
+    """Return a plan whose tasks have complete names, for a study at a path. Loads JAX.
+
+    Raises a ValueError if its budget is too small for one of its algorithms.
+    """
+    import jax
+
+    from elites.study import plan as plans
+    from elites.study import study as studies
+
+    jax.config.update("jax_platforms", "cpu")  # GPUs are for the runs, not for this process
+    resolved = studies.resolved(path, plan, say)
+    plans.refuse_small_budget(resolved, name)
+    return resolved
+
+
+def _checked_seconds(minutes: float | None) -> float | None:
+    """Return the minutes of --stop-after in seconds. Raises a ValueError if they are wrong."""
+    if minutes is not None and not minutes > 0:
+        raise ValueError(f"--stop-after must be greater than 0, got {minutes:g}")
+    return None if minutes is None else 60 * minutes
+
+
+def _warn_of_unread(plan: Plan, name: str) -> None:
+    """Warn of hyperparameters of a plan that none of its algorithms reads."""
+    if unread := plan.unread():
+        has, them = ("has", "it") if len(unread) == 1 else ("have", "them")
+        warn(f"{name}: {listed(unread)} {has} no effect: no algorithm of the plan reads {them}")
 
 
 def _chosen(plan: str, output: Path | None) -> tuple[Plan, Path]:
@@ -160,14 +183,14 @@ def _report_end(result: Result, path: Path, again: str) -> int:
         say(f"stopped with {done} done; everything is saved. Continue with: {again}")
     else:
         say(f"{done} done: {plain(str(path))}. See '{program()} report {quoted(path)}'")
-    study = studies.Study(path)
-    if models := [model for item in study.items() for model in study.models_of(item)]:
+    made = studies.Study(path)
+    if models := [model for item in made.items() for model in made.models_of(item)]:
         size = amount(sum(model.stat().st_size for model in models))
-        say(f"{counted(len(models), 'model')} kept in {plain(str(models[0].parent))}: {size}")
-    if result.stopped:
-        return STOPPED
+        say(f"{counted(len(models), 'model')} kept in {plain(str(made.kept))}: {size}")
     for item in result.failed:
         write(f"{plain(f'failed: {item.name}: {item.error}')}\n", sys.stderr)
+    if result.stopped:
+        return STOPPED
     return 1 if result.failed else 0
 
 
