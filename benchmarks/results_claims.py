@@ -112,8 +112,9 @@ class _Tested(NamedTuple):
     """Comparison of the two algorithms of a claim."""
 
     test: Test
-    p: float  # after Bonferroni's correction
-    least: float  # smallest p that these seeds could have given, after the correction
+    p: float  # after Bonferroni's correction, if there is one
+    least: float  # smallest p that these seeds could have given, with the same correction
+    corrected: bool = True
 
     @property
     def exploratory(self) -> bool:
@@ -133,7 +134,7 @@ def _tested(data: Data, claim: Claim, task: str) -> list[_Tested]:
         if one is None or (one.evaluations or 0) <= most * MORE:
             continue
         if claim.first != REFERENCE:
-            found.append(_Tested(one, one.comparison.p, one.comparison.smallest))
+            found.append(_Tested(one, one.comparison.p, one.comparison.smallest, corrected=False))
             continue
         family = corrected(against(results, REFERENCE, claim.metric, most), data.intended)
         entry = next(
@@ -151,13 +152,15 @@ def _said(claim: Claim, tested: _Tested) -> list[str]:
     above = one.comparison.superiority > 0.5
     significant = tested.p < LEVEL
     verdict = _verdict(claim, above, significant, tested.least < LEVEL)
+    if not tested.corrected:
+        verdict = f"{verdict}, uncorrected"
     if significant and tested.exploratory:
         verdict = f"{verdict.strip('*')}, exploratory"
     return [
         f"{one.evaluations or 0:,.0f}",
         f"{len(one.first)} and {len(one.second)}",
         f"{100 * one.comparison.superiority:.0f} %",
-        p_text(tested.p),
+        p_text(tested.p) if tested.corrected else f"{p_text(tested.p)}, uncorrected",
         verdict,
     ]
 

@@ -69,9 +69,9 @@ def _archive_error() -> str:
     *metres, share = (f"{published(task, 2):.3g}" for task in TITLES)
     return (
         f"**The archive's descriptor error is 0.** The paper's is {listed(metres)} m on the "
-        f"omnidirectional tasks, and {share} on Walker-Uni. Our engine repeats an episode to the "
-        "bit, and one program computes all rollouts of a run. The paper names the simulator as "
-        "its reason."
+        f"omnidirectional tasks, and {share} on Walker-Uni. On the same device, our engine repeats "
+        "an episode to the bit, and one program computes all rollouts of a run. The paper names "
+        "the simulator as its reason."
     )
 
 
@@ -196,11 +196,11 @@ def _ablations(data: Data) -> str:
     entries = {test.comparison.second: e for test, e in family if test.task == task}
     significant = [str(number) for number, name in enumerate(tests, start=1)
                    if entries[name].bonferroni < LEVEL]  # fmt: skip
-    verdict = (
-        f"only the difference to ablation {listed(significant)} is significant"
-        if significant
-        else "no difference is significant"
-    )
+    require(len(significant) < len(tests), "not all ablations differ significantly from dcg_me")
+    verdict = {
+        0: "no difference is significant",
+        1: f"only the difference to ablation {listed(significant)} is significant",
+    }.get(len(significant), f"only those to ablations {listed(significant)} are significant")
     require(full > max(scores.values()), "each ablation has a lower median than dcg_me")
     require(errors[0] < min(errors[1:]), "the policy of dcg_me misses by the least")
     one, two, three = (f"{scores[name]:.2f}e5 (p = {p_text(tests[name].comparison.p)})"

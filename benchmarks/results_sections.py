@@ -323,7 +323,7 @@ def files(data: Data) -> str:
     on_gpu = sum(_seconds(r) for r in data.recordings) - on_cpu
     text = f"The times add up to {duration(on_gpu)} on a GPU"
     if on_cpu:
-        text += f" and {duration(on_cpu)} on one CPU core"
+        text += f" and {duration(on_cpu)} on one or two CPU cores"
     return f"{table(header, rows)}\n\n{text}."
 
 

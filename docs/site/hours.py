@@ -60,9 +60,9 @@ def section() -> str:
         )
     share = 100 * study.measured_hours / study.hours
     total = (
-        f"In all these are **{study.hours:.1f} hours**, {share:.0f} % of them from seconds that "
-        f"were measured for the same\nrun. Hours include {100 * (OVERHEAD - 1):.0f} % for metrics, "
-        "checkpoints and re-evaluations, but no compiling."
+        f"Together they take **{study.hours:.1f} hours**. Runs with {share:.0f} % of that time were "
+        'measured as they are. The others are\nestimated, see the column "basis". Hours include '
+        f"{100 * (OVERHEAD - 1):.0f} % for metrics, checkpoints and re-evaluations, but no\ncompiling."
     )
     return "\n".join([*lines, "", total])
 

@@ -351,6 +351,22 @@ def test_models_of_unfinished_runs_are_kept_when_the_time_is_over(tmp_path, monk
     assert all(path.name in models_of(study) for path in study.models())
 
 
+def test_of_two_models_that_a_kill_left_the_one_of_the_finished_run_counts(copy, plan):
+    (item, _) = copy.items()
+    for iteration in (9, 12):
+        shutil.copy(copy.model(item), copy.model(item, iteration))
+    assert copy.newest_model_of(item) == copy.model(item)
+    assert "2 models kept" in succeed("study", plan, "--output", copy.path, apart=True).stdout
+    assert [path.name for path in copy.models()] == [f"{ME}.zip", f"{PGA}.zip"]
+    for iteration in (9, 12):
+        shutil.copy(copy.model(item), copy.model(item, iteration))
+    copy.model(item).unlink()
+    assert copy.newest_model_of(item) == copy.model(item, 12)
+    succeed("report", copy.path)
+    assert f"{ME}.iteration-12.zip" in models_of(copy)
+    assert f"{ME}.iteration-9.zip" not in models_of(copy)
+
+
 def test_the_model_of_a_finished_run_replaces_that_of_the_unfinished_one(copy, plan):
     (copy.kept / f"{ME}.zip").rename(copy.kept / f"{ME}.iteration-5.zip")
     assert [copy.state(item) for item in copy.items()] == ["queued", "done"]
@@ -367,6 +383,12 @@ def test_a_time_that_is_no_time_is_refused(plan, tmp_path, minutes):
     said = complaint(elites("study", plan, "--output", tmp_path, "--stop-after", minutes), 2)
     assert f"--stop-after must be greater than 0, got {minutes}" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_has_nothing_to_stop(plan, tmp_path):
+    words = ("study", plan, "--output", tmp_path, "--stop-after", 5, "--dry-run")
+    said = complaint(elites(*words), 2)
+    assert said.endswith("--stop-after has no effect with --dry-run, which starts nothing")
 
 
 def test_a_study_that_was_stopped_says_how_to_continue(plan, tmp_path):
@@ -395,6 +417,9 @@ def test_a_model_does_not_name_the_folder_of_its_study(study, tmp_path):
         ("elites study '/home/of us/our study' --only point_omni",
          "elites study './our study' --only point_omni"),
         ("elites study ./paper --only ant_omni", "elites study ./paper --only ant_omni"),
+        ("elites resume --evaluations 5 '/home/of us/x'", "elites resume --evaluations 5 ./x"),
+        ("elites train /home/us/own.py:task --start-from=/runs/x", "elites train ./own.py:task "
+         "--start-from=./x"),
         ("elites.train(...) in Python, and save", "elites.train(...) in Python, and save"),
         ("elites train 'unbalanced", "elites train 'unbalanced"),
     ],

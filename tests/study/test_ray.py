@@ -151,7 +151,7 @@ def test_models_of_unfinished_runs_arrive_when_the_time_is_over(cluster, tmp_pat
         assert evaluation.error_in_new_process(study.run(item)) == 0
 
 
-def test_only_models_of_a_run_are_stored(alone, tmp_path):
+def test_only_models_of_a_run_are_stored(tmp_path):
     study = open_study(tmp_path, PLAN)
     one, other = study.items()
     collector = on_ray._Collector(str(study.path))

@@ -183,15 +183,15 @@ class Clock:
 class Training:
     """A worker that trains until it is told to stop, or writes a model during three polls."""
 
-    def __init__(self, work: str, ending: Ending, on_poll):
+    def __init__(self, work: str, ending: Ending, on_poll, stopping: Ending):
         self.work, self.ending, self.on_poll = work, ending, on_poll
-        self.stopped, self.polls = False, 0
+        self.stopping, self.stopped, self.polls = stopping, False, 0
 
     def poll(self):
         self.polls += 1
         self.on_poll(self)
         if self.stopped:
-            return Ending(worker.STOPPED)
+            return self.stopping
         return self.ending if self.work == "keep" and self.polls > 2 else None
 
     def stop(self):
@@ -199,10 +199,15 @@ class Training:
 
 
 class Patient:
-    """An engine of such workers. `endings` has those of workers that write a model, by run."""
+    """An engine of such workers.
 
-    def __init__(self, endings: dict[str, Ending], slots: int, on_poll):
-        self.endings, self.slots, self.on_poll = endings, slots, on_poll
+    `endings` has those of workers that write a model, and `stopping` those of workers that are told
+    to stop, by run.
+    """
+
+    def __init__(self, endings, stopping, slots: int, on_poll):
+        self.endings, self.stopping = dict(endings), dict(stopping)
+        self.slots, self.on_poll = slots, on_poll
         self.started: list[tuple[str, str]] = []
         self.handles: list[Training] = []
 
@@ -212,11 +217,21 @@ class Patient:
     def start(self, study, item, work):
         self.started.append((item.name, work))
         ending = self.endings.get(item.name, Ending(worker.DONE))
-        self.handles.append(Training(work, ending, self.on_poll))
+        stopping = self.stopping.get(item.name, Ending(worker.STOPPED))
+        self.handles.append(Training(work, ending, self.on_poll, stopping))
         return self.handles[-1]
 
 
-def late(study, monkeypatch, saved, endings=(), keep_elites=3, slots=2, on_poll=lambda *_: None):
+def late(
+    study,
+    monkeypatch,
+    saved,
+    endings=(),
+    stopping=(),
+    keep_elites=3,
+    slots=2,
+    on_poll=lambda *_: None,
+):
     """Compute a study that is stopped after ten ticks of the clock.
 
     The runs `saved` have a checkpoint. `on_poll` is called with each worker that is polled, and
@@ -228,8 +243,9 @@ def late(study, monkeypatch, saved, endings=(), keep_elites=3, slots=2, on_poll=
     for name in saved:
         parts = {part: {"x": np.zeros(1)} for part in (checkpoint.WEIGHTS, checkpoint.STATE)}
         checkpoint.save(study.path / "runs" / name / "checkpoints", 4, parts, {})
+        (study.path / "runs" / name / "config.json").write_text("{}")
     signals, out = Signals(), io.StringIO()
-    engine = Patient(dict(endings), slots, lambda handle: on_poll(handle, signals))
+    engine = Patient(endings, stopping, slots, lambda handle: on_poll(handle, signals))
     live = Live(study, out, every=0.0)
     result = Scheduler(study, engine, live, stop_after=10.0).run(signals)
     assert all(item.attempts == 0 for item in study.items())
@@ -251,15 +267,15 @@ def test_models_of_unfinished_runs_are_kept_when_the_time_is_over(study, monkeyp
     # The other one has not saved anything, so there is nothing to keep.
     assert engine.started == [(ME, "train"), (DCG, "train"), (DCG, "keep")]
     assert [handle.stopped for handle in engine.handles] == [True, True, False]
-    assert "no model" not in out
+    assert "has no model" not in out
 
 
 def test_a_model_that_cannot_be_kept_is_no_failed_run(study, monkeypatch):
     full = {ME: Ending(worker.FAILED, "the disk is full")}
     result, engine, out = late(study, monkeypatch, saved=[ME, DCG], endings=full)
     assert (result.done, result.failed, result.stopped) == (0, [], True)
-    assert f"no model of {ME} was kept: the disk is full" in out
-    assert f"no model of {DCG}" not in out
+    assert f"{ME} has no model: the disk is full" in out
+    assert f"{DCG} has no model" not in out
     assert engine.started[2:] == [(ME, "keep"), (DCG, "keep")]
 
 
@@ -272,18 +288,32 @@ def test_a_signal_stops_workers_that_write_models_of_unfinished_runs(study, monk
     assert result.stopped
     assert engine.started == [(ME, "train"), (ME, "keep")]
     assert [handle.stopped for handle in engine.handles] == [True, True]
-    assert "no model" not in out
+    assert "has no model" not in out
 
 
-def test_the_model_of_a_run_that_was_deleted_is_removed_before_it_is_trained_again(
+def test_a_run_that_fails_when_it_is_stopped_is_named(study, monkeypatch):
+    full = Ending(worker.FAILED, "the disk is full")
+    stopping = {ME: full, DCG: read_ending(b"", -signal.SIGTERM)}
+    result, engine, out = late(study, monkeypatch, saved=[ME], stopping=stopping)
+    assert (result.done, result.failed, result.stopped) == (0, [], True)
+    assert f"{ME} ended with an error: the disk is full" in out
+    assert f"{DCG} ended" not in out  # told to stop while it was still loading
+    assert engine.started[2:] == [(ME, "keep")]  # of its last checkpoint
+
+
+def test_the_model_of_a_run_that_was_deleted_no_longer_counts_when_it_is_trained_again(
     study, monkeypatch
 ):
     """Otherwise it would count as the model of the new run, if the study is killed before."""
     study.kept.mkdir()
     for item in study.items()[:2]:
         study.model(item).write_bytes(b"of the run that was deleted")
-    late(study, monkeypatch, saved=[DCG], endings={DCG: Ending(worker.FAILED, "no space")})
+    full = {DCG: Ending(worker.FAILED, "no space")}
+    _, _, out = late(study, monkeypatch, saved=[DCG], endings=full)
     assert [path.name for path in study.models()] == [f"{DCG}.zip"]  # that run is still there
+    old = study.kept / f"{ME}.zip.old"
+    assert old.read_bytes() == b"of the run that was deleted"
+    assert f"{ME}: its directory was deleted, so its model is now {old}" in out
 
 
 def test_a_study_that_ends_in_time_was_not_stopped(study):

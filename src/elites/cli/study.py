@@ -64,7 +64,7 @@ def study(
     """
     _check_counts(jobs=jobs, side_by_side=side_by_side, seeds_per_run=seeds_per_run)
     _check_engine(engine, jobs, side_by_side, dry_run or measure, address, cpus, gpus)
-    seconds = _checked_seconds(stop_after)
+    seconds = _checked_seconds(stop_after, dry_run)
     from elites.study import plan as plans
     from elites.study import study as studies
     from elites.study.packing import Wish
@@ -102,8 +102,10 @@ def _resolved(plan: Plan, path: Path, name: str) -> Plan:
     return resolved
 
 
-def _checked_seconds(minutes: float | None) -> float | None:
+def _checked_seconds(minutes: float | None, dry_run: bool) -> float | None:
     """Return the minutes of --stop-after in seconds. Raises a ValueError if they are wrong."""
+    if minutes is not None and dry_run:
+        raise ValueError("--stop-after has no effect with --dry-run, which starts nothing")
     if minutes is not None and not minutes > 0:
         raise ValueError(f"--stop-after must be greater than 0, got {minutes:g}")
     return None if minutes is None else 60 * minutes
@@ -184,7 +186,7 @@ def _report_end(result: Result, path: Path, again: str) -> int:
     else:
         say(f"{done} done: {plain(str(path))}. See '{program()} report {quoted(path)}'")
     made = studies.Study(path)
-    if models := [model for item in made.items() for model in made.models_of(item)]:
+    if models := list(filter(None, map(made.newest_model_of, made.items()))):
         size = amount(sum(model.stat().st_size for model in models))
         say(f"{counted(len(models), 'model')} kept in {plain(str(made.kept))}: {size}")
     for item in result.failed:

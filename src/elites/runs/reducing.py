@@ -163,10 +163,9 @@ def _write_snapshot(run: RunDirectory, place: RunDirectory, excerpt: Excerpt) ->
 
 
 def _without_folders(session: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a session whose command does not say where its run or study is.
+    """Return the record of a session whose command names no folder of its machine.
 
-    A command that continues a run or a study keeps the name of the directory, in the current
-    folder. The option --output of others is left out.
+    Paths are reduced to their last part, and the option --output is left out.
     """
     try:
         words = shlex.split(session["command"])
@@ -174,15 +173,21 @@ def _without_folders(session: Mapping[str, Any]) -> dict[str, Any]:
         return dict(session)
     if words[:1] != ["elites"]:  # a text such as "elites.train(...) in Python, and save"
         return dict(session)
-    if words[1:2] in (["resume"], ["study"]) and len(words) > 2:
-        # With "./", it is not taken for the built-in plan of that name.
-        words[2] = f"./{Path(words[2]).name}"
     kept = [
-        word
+        _without_folder(word)
         for before, word in itertools.pairwise(["", *words])
         if word != "--output" and before != "--output" and not word.startswith("--output=")
     ]
     return {**session, "command": shlex.join(kept)}
+
+
+def _without_folder(word: str) -> str:
+    """Return a word of a command in which a path, or that of an option, has its last part alone.
+
+    The path begins with "./", so that a study is not taken for the built-in plan of that name.
+    """
+    option, sign, value = word.partition("=") if word.startswith("-") else ("", "", word)
+    return f"{option}{sign}./{Path(value).name}" if "/" in value else word
 
 
 def _write_rows(source: Path, target: Path, seed: int) -> None:

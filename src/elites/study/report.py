@@ -312,7 +312,7 @@ def _models(results: Results) -> str:
     """Return the HTML of a table of the models that were kept of runs, or "" if there are none."""
     rows = []
     for study, item in (run for group in results.groups for run in group.runs):
-        for model in study.models_of(item):
+        if (model := study.newest_model_of(item)) is not None:
             try:
                 error = evaluation.error_in_new_process(study.run(item))
             except (OSError, RunError) as problem:

@@ -76,7 +76,11 @@ class Scheduler:
             for item in study.items()
         ]
         study.write_items(self.items)
-        self.queue = deque(item for item in self.chosen if study.state(item) == "queued")
+        states = {item.name: study.state(item) for item in self.chosen}
+        self.queue = deque(item for item in self.chosen if states[item.name] == "queued")
+        for item in self.chosen:
+            if study.keeps_elites and states[item.name] == "done":
+                study.remove_models_of(item, other_than=study.model(item))  # a kill left them
         self.running: dict[str, Running] = {}
         self._is_interrupted = self._time_is_over = False
         self._told: set[str] = set()  # runs whose workers were told to stop
@@ -150,7 +154,10 @@ class Scheduler:
             work = "keep" if keeps else "train"
         self._told.discard(item.name)
         if work == "train" and not self.study.run(item).exists():
-            self.study.remove_models_of(item)  # of a run that was deleted
+            for model in self.study.set_aside_models_of(item):
+                self.live.say(
+                    f"{item.name}: its directory was deleted, so its model is now {model}"
+                )
         handle = self.engine.start(self.study, item, work)
         self.running[item.name] = Running(item, work, handle)
 
@@ -242,10 +249,13 @@ class Scheduler:
         The run continues in a later session. So does one whose model could not be kept.
         """
         item = running.item
-        if running.work == "train" and self.study.keeps_elites and self._has_saved(item):
+        trains = running.work == "train"
+        is_abrupt = trains and not ending.reported  # told to stop while it was still loading
+        if ending.code not in (worker.DONE, worker.STOPPED) and not is_abrupt:
+            what = "ended with an error" if trains else "has no model"
+            self.live.say(f"{item.name} {what}: {self._error_message(item, ending)}")
+        if trains and self.study.keeps_elites and self._has_saved(item):
             self._start(item, "keep")
-        elif running.work == "keep" and ending.code not in (worker.DONE, worker.STOPPED):
-            self.live.say(f"no model of {item.name} was kept: {self._error_message(item, ending)}")
 
     def _replace(self, item: Item, *others: Item, queued: bool = True) -> None:
         """Replace a run in the study's index by the runs `others`.

@@ -170,8 +170,23 @@ class Study:
         """
         return [path for path in self.models() if is_model_of(item, path.name)]
 
-    def remove_models_of(self, item: Item, other_than: Path | None = None) -> None:
-        """Remove the models of one run of the study, except for one if it is given."""
+    def newest_model_of(self, item: Item) -> Path | None:
+        """Return the path of the newest model that is kept of a run, or None if there is none."""
+        models = self.models_of(item)
+        if (whole := self.model(item)) in models:
+            return whole
+        return max(models, key=_iteration_of, default=None)
+
+    def set_aside_models_of(self, item: Item) -> list[Path]:
+        """Rename the models of one run of the study, so that they no longer count.
+
+        Returns their new paths, which end in `.zip.old`.
+        """
+        found = self.models_of(item)
+        return [path.replace(path.with_name(f"{path.name}.old")) for path in found]
+
+    def remove_models_of(self, item: Item, other_than: Path) -> None:
+        """Remove the models of one run of the study, except for one."""
         for path in self.models_of(item):
             if path != other_than:
                 path.unlink()
@@ -200,6 +215,11 @@ class Study:
         if self.is_done(item, self.keeps_elites > 0):
             return "done"
         return "failed" if item.attempts >= ATTEMPTS else "queued"
+
+
+def _iteration_of(model: Path) -> int:
+    """Return the iteration in the name of an unfinished run's model."""
+    return int(model.stem.rpartition("-")[2])
 
 
 def is_model_of(item: Item, name: str) -> bool:
