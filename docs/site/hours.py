@@ -60,9 +60,10 @@ def section() -> str:
         )
     share = 100 * study.measured_hours / study.hours
     total = (
-        f"Together they take **{study.hours:.1f} hours**. Runs with {share:.0f} % of that time were "
-        'measured as they are. The others are\nestimated, see the column "basis". Hours include '
-        f"{100 * (OVERHEAD - 1):.0f} % for metrics, checkpoints and re-evaluations, but no\ncompiling."
+        f"Together they take **{study.hours:.1f} hours**. Runs with {share:.0f} % of that time "
+        'were measured as they are. The others are\nestimated, see the column "basis". Hours '
+        f"include {100 * (OVERHEAD - 1):.0f} % for metrics, checkpoints and re-evaluations, but "
+        "no\ncompiling."
     )
     return "\n".join([*lines, "", total])
 
