@@ -17,10 +17,10 @@ from results_data import (
     STRONGEST,
     TITLES,
     Data,
+    check_sentence,
     code,
     compared,
     planned_budget,
-    require,
     seed_columns,
     table,
 )
@@ -161,7 +161,7 @@ def _conclusion(data: Data, seeds: list[Seed]) -> str:
     """Return how the seeds with and without late additions compare with `dcg_me`."""
     late, never = ([one for one in seeds if bool(one.late) is added] for added in (True, False))
     apart = min(one.score for one in late) > max(one.score for one in never)
-    require(apart, "each seed with a late addition is above each of the others")
+    check_sentence(apart, "each seed with a late addition is above each of the others")
     conditioned = data.planned.find(TASK, "dcg_me")
     if conditioned is None:
         raise ValueError(f"there are no recorded tables of dcg_me on {TASK}")

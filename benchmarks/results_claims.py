@@ -87,10 +87,9 @@ def claims(data: Data) -> str:
                 untested.setdefault(claim.text, []).append(TITLES[task])
             main = [one for one in found if not one.exploratory] or found
             before = "; ".join(_before(one) for one in found if one not in main)
-            rows += [
-                [claim.text, TITLES[task], claim.published, *_said(claim, one), text]
-                for one, text in zip(main, [before, *[""] * len(main)], strict=False)
-            ]
+            for one in main:  # the first row has the tests after fewer evaluations
+                rows.append([claim.text, TITLES[task], claim.published, *_said(claim, one), before])
+                before = ""
     tables = [table(header, rows)]
     if untested:
         left = [[text, ", ".join(names)] for text, names in untested.items()]

@@ -203,19 +203,19 @@ def _spent(recording: Recording) -> np.ndarray:
     return recording.reevaluations.get("evaluations", np.zeros((0, 1)))[:, 0]
 
 
-def require(holds: bool, sentence: str) -> None:
+def check_sentence(holds: bool, sentence: str) -> None:
     """Raise a ValueError if the tables no longer support a sentence of the page.
 
-    Numbers in such sentences are computed, but what they say was written for the tables of a time.
+    The numbers in such sentences are computed, but the words were written for earlier tables.
     """
     if not holds:
         raise ValueError(
-            f"the tables do not support the sentence '{sentence}' any more. Write it anew in "
-            "benchmarks/, then write the page again"
+            f"the tables do not support the sentence '{sentence}' any more. Rewrite it in "
+            "benchmarks/results_*.py, then run this script again"
         )
 
 
-def required(results: Results, task: str, first: str, second: str, metric: str) -> Test:
+def existing_pair(results: Results, task: str, first: str, second: str, metric: str) -> Test:
     """Return the test of two algorithms on a task. Raises a ValueError if one was not run."""
     found = pair(results, task, first, second, metric)
     if found is None:

@@ -16,11 +16,11 @@ from results_data import (
     TITLES,
     Data,
     against,
+    check_sentence,
     evaluated,
+    existing_pair,
     published,
     reevaluated,
-    require,
-    required,
     seed_columns,
 )
 
@@ -135,7 +135,7 @@ def _policy_error(data: Data) -> str:
 def _hexapod(data: Data) -> str:
     """Return how `dcg_me` compares with `pga_me` on Hexapod-Omni, and what the paper says."""
     score, cover = (
-        required(data.planned, "hexapod_omni", "dcg_me", "pga_me", metric)
+        existing_pair(data.planned, "hexapod_omni", "dcg_me", "pga_me", metric)
         for metric in ("qd_score", "coverage")
     )
     scores = " and ".join(f"{np.median(v) / 1e5:.2f}" for v in (score.first, score.second))
@@ -165,9 +165,9 @@ def _plain_search(data: Data) -> str:
     """Return how `me` compares with `pga_me` on the ants."""
     texts = []
     for task in ANTS:
-        one = required(data.planned, task, "me", "pga_me", "qd_score")
+        one = existing_pair(data.planned, task, "me", "pga_me", "qd_score")
         first, second = (np.median(v) / 1e5 for v in (one.first, one.second))
-        require(bool(first > second), "me has a higher median than pga_me on both ants")
+        check_sentence(bool(first > second), "me has a higher median than pga_me on both ants")
         texts.append(
             f"{first:.2f} and {second:.2f}e5 on {TITLES[task]} after {one.evaluations:,.0f} "
             f"evaluations, p = {p_text(one.comparison.p)}"
@@ -183,7 +183,7 @@ def _ablations(data: Data) -> str:
     """Return how the ablations on Ant-Omni compare with `dcg_me` and with the paper's."""
     task = "ant_omni"
     tests = {
-        name: required(data.planned, task, "dcg_me", name, "qd_score")
+        name: existing_pair(data.planned, task, "dcg_me", name, "qd_score")
         for name in (*PASSIVE, "dcg_me_unconditioned_actor")
     }
     errors = [
@@ -196,13 +196,15 @@ def _ablations(data: Data) -> str:
     entries = {test.comparison.second: e for test, e in family if test.task == task}
     significant = [str(number) for number, name in enumerate(tests, start=1)
                    if entries[name].bonferroni < LEVEL]  # fmt: skip
-    require(len(significant) < len(tests), "not all ablations differ significantly from dcg_me")
+    check_sentence(
+        len(significant) < len(tests), "not all ablations differ significantly from dcg_me"
+    )
     verdict = {
         0: "no difference is significant",
         1: f"only the difference to ablation {listed(significant)} is significant",
     }.get(len(significant), f"only those to ablations {listed(significant)} are significant")
-    require(full > max(scores.values()), "each ablation has a lower median than dcg_me")
-    require(errors[0] < min(errors[1:]), "the policy of dcg_me misses by the least")
+    check_sentence(full > max(scores.values()), "each ablation has a lower median than dcg_me")
+    check_sentence(errors[0] < min(errors[1:]), "the policy of dcg_me misses by the least")
     one, two, three = (f"{scores[name]:.2f}e5 (p = {p_text(tests[name].comparison.p)})"
                        for name in tests)  # fmt: skip
     return (
@@ -220,9 +222,9 @@ def _walker(data: Data) -> str:
     task, found = "walker_uni", _found(data, "walker_uni")
     other = "dcg_me, lengthscale 0.1"
     pga, lengthscale = (
-        required(data.planned, task, "dcg_me", name, "qd_score") for name in ("pga_me", other)
+        existing_pair(data.planned, task, "dcg_me", name, "qd_score") for name in ("pga_me", other)
     )
-    fittest = required(data.planned, task, "dcg_me", "pga_me", "max_fitness")
+    fittest = existing_pair(data.planned, task, "dcg_me", "pga_me", "max_fitness")
     best = [np.median(values) for values in (fittest.second, fittest.first)]
     policies = [
         np.median(reevaluated(data, group, "actor_qd_score", FULL)) / 1e5

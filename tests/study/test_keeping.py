@@ -303,7 +303,7 @@ def test_a_finished_study_gets_models_by_a_plan_that_asks_for_them(copy, plan, t
     nothing = succeed("study", without, "--output", copy.path, "--dry-run").stdout
     assert "nothing left to compute" in nothing
     missing = succeed("study", plan, "--output", copy.path, "--dry-run").stdout
-    assert missing.count("trained, without its model") == 2
+    assert missing.count("no iteration left") == 2
     assert "2 runs on " in missing
     assert "about 0.00 hours" in missing
     assert "--measure" not in missing
@@ -398,6 +398,8 @@ def test_a_study_that_was_stopped_says_how_to_continue(plan, tmp_path):
     command = f"study {plan} --output {tmp_path / 's'} --stop-after 1e-06"
     assert "stopped with 0 runs done; everything is saved. Continue with: " in done.stdout
     assert command in done.stdout
+    # A dry run does not take the option.
+    assert f"study {plan} --output {tmp_path / 's'} --dry-run --measure" in done.stderr
     succeed("study", plan, "--output", tmp_path / "s", apart=True)
 
 

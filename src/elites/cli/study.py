@@ -164,7 +164,7 @@ def _on_this_machine(
 
     options = {"jobs": wish.jobs, "side-by-side": wish.side_by_side}
     # The seeds of a run belong to a new study only, so they are not among the options to repeat.
-    asked = again(**options, **{"seeds-per-run": wish.seeds_per_run})
+    asked = again(**options, **{"seeds-per-run": wish.seeds_per_run, "stop-after": None})
     local = running.Local(session, wish, measure, f"{asked} --dry-run --measure")
     if dry_run:
         for line in local.described():

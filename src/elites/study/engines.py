@@ -78,11 +78,11 @@ class WorkerProcess:
         `original` is the path of the study that the user knows, if this one is a copy.
         """
         self._report, pipe = os.pipe()
-        here, known = str(os.getpid()), str(original or study)
         command = [sys.executable, *import_options(), "-m", "elites.study.worker"]
+        command += [str(study), item.name, work, str(original or study)]
         try:
             self.process = subprocess.Popen(
-                [*command, str(study), item.name, work, known, here, str(pipe), *trusted],
+                [*command, str(os.getpid()), str(pipe), *trusted],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

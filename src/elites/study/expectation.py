@@ -20,8 +20,8 @@ from elites.study.seconds import OVERHEAD, SHARING, Clock, Estimate
 from elites.study.study import Item, first_items
 from elites.words import columns, counted, listed
 
-TRAINED = Estimate(0.0, "trained, without its model")
-"""Time of an iteration of a run that only lacks its model."""
+NOTHING_LEFT = Estimate(0.0, "no iteration left")
+"""Estimate for a run that has all iterations, but lacks its last evaluation or its model."""
 
 
 class Expected(NamedTuple):
@@ -127,7 +127,7 @@ def expect(
         for item in group:
             load, count = loads[item.task, item.algorithm], min(len(group), packing.slots)
             left = max(load.iterations - done(item), 0)
-            estimate = clock.together(load.work, item.seeds, count) if left else TRAINED
+            estimate = clock.together(load.work, item.seeds, count) if left else NOTHING_LEFT
             runs[item.name] = Expected(item, count, left, estimate)
     ordered = [runs[item.name] for item in items]
     return Expectation(machine, packing, ordered, groups, missing)
@@ -239,7 +239,7 @@ def _total(runs: Sequence[Expected]) -> str:
 
 
 def _row(run: Expected) -> Sequence[str]:
-    """Return the cells of a run in the table of expected times."""
+    """Return the row of a run in the table of expected times, as texts."""
     item, estimate = run.item, run.estimate
     return (
         short_name(item.task),

@@ -113,7 +113,7 @@ def _refuse_impossible(cpus: float, gpus: float) -> None:
 
 
 class RayHandle:
-    """A run that is being computed as a Ray task."""
+    """Handle of a run that a Ray task computes."""
 
     def __init__(self, reference: Any, log: Path):
         self._reference, self._log = reference, log
@@ -185,7 +185,7 @@ class _Order(NamedTuple):
     start: int
     """Number that increases with every start, so a restarted run has a higher one than before."""
     study: str
-    """Path of the study on the machine of the user."""
+    """Path of the study as the user gave it, for the command that the run records."""
     trusted: list[str]
     """Digests of the user's own files that may be executed."""
 
@@ -251,10 +251,8 @@ def _run_worker(study: Path, order: _Order, send: Callable[[], None]) -> tuple[E
     """
     run = Study(study).run(order.item)
     with tempfile.TemporaryFile() as output:
-        original = Path(order.study)
-        process = WorkerProcess(
-            study, order.item, order.work, output, order.trusted, original=original
-        )
+        what = (study, order.item, order.work, output, order.trusted)
+        process = WorkerProcess(*what, original=Path(order.study))
         last = None
         try:
             while process.poll() is None:
@@ -355,7 +353,7 @@ class _Collector:
     def store(self, name: str, start: int, files: Files) -> None:
         """Write files into a run's directory. `files` maps paths inside the run to contents.
 
-        Raises a ValueError if `admit` refuses `start`.
+        Raises a ValueError if the run was started again since `start`, see `admit`.
         """
         write_files(self._run(name, start), files)
 

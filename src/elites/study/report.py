@@ -70,7 +70,7 @@ def write(source: Source, *others: Source) -> Path:
 
 
 def _name(source: Source) -> str:
-    """Return the name of a study or a folder: that of its directory."""
+    """Return the name of the directory of a study or of a folder of recorded tables."""
     return source.path.resolve().name
 
 
@@ -326,8 +326,8 @@ def _models(results: Results) -> str:
     header = ["file", "size", "largest descriptor error of its run's archives in a new process"]
     note = (
         "<p>Each model has the actor and some elites of the seed with the highest QD-score of a "
-        "run. The name of an unfinished run's model has its iteration. The files are in the folder "
-        "<code>kept</code> of the study. Look at one with <code>elites view --pretrained "
+        "run. The name of an unfinished run's model contains its iteration. The files are in the "
+        "folder <code>kept</code> of the study. Look at one with <code>elites view --pretrained "
         "FILE</code>.</p>"
     )
     return f"<section><h2>Models</h2>{note}{table(header, rows)}</section>"

@@ -58,13 +58,14 @@ class Scheduler:
         study: Study,
         engine: Engine,
         live: Live,
-        pause: float = 0.2,
         part: Part | None = None,
         stop_after: float | None = None,
+        pause: float = 0.2,
     ):
         """Prepare to compute the unfinished runs of a part of a study, or of all of it.
 
-        `stop_after` is the time in seconds after which running runs are stopped.
+        `stop_after` is the time in seconds after which running runs are stopped, and `pause` that
+        between two looks at the workers.
         """
         self.study, self.engine, self.live, self.pause = study, engine, live, pause
         self.part = part or Part()
@@ -202,8 +203,8 @@ class Scheduler:
         """Decide what to do with a run whose worker has ended.
 
         The run is done, or it is queued again, split into two runs, or reported as failed. After a
-        signal, nothing is done, and the run continues in a later session. When the time is over,
-        the model of the run is kept before.
+        signal, the run continues in a later session. So it does when the time is over, but its
+        model is kept first.
         """
         item, code = running.item, ending.code
         if code != worker.IN_USE:
@@ -283,7 +284,6 @@ def run_unfinished(
     study: Study,
     engine: Engine,
     live: Live,
-    pause: float = 0.2,
     part: Part | None = None,
     stop_after: float | None = None,
 ) -> Result:
@@ -294,4 +294,4 @@ def run_unfinished(
     signal, too. A second signal ends the process at once.
     """
     with Signals("when the running runs have saved") as signals:
-        return Scheduler(study, engine, live, pause, part, stop_after).run(signals)
+        return Scheduler(study, engine, live, part, stop_after).run(signals)

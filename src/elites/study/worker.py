@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
     trust.approve(digests)
     now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     print(f"elites: a worker starts at {now}", file=sys.stderr, flush=True)
-    ending = compute(Study(Path(path)), name, work, Study(Path(original)))
+    ending = compute(Study(Path(path)), name, work, Path(original))
     signals.ignore_signals()  # the outcome no longer changes
     if ending.reason:
         print(f"elites: {ending.reason}", file=sys.stderr)
@@ -70,11 +70,12 @@ def main(arguments: list[str]) -> int:
     return ending.code
 
 
-def compute(study: Study, name: str, work: str, original: Study) -> Ending:
+def compute(study: Study, name: str, work: str, original: Path) -> Ending:
     """Start or continue the run called `name` of a study, or keep its model. Return the outcome.
 
-    `original` is the study that the user knows, of which `study` may be a copy. A model is the
-    `work` of a process of its own, because it shows that another process reproduces the archive.
+    `original` is the path of the study that the user knows, of which `study` may be a copy. A model
+    is the `work` of a process of its own, because it shows that another process reproduces the
+    archive.
     """
     try:
         item = next(item for item in study.items() if item.name == name)
@@ -110,11 +111,11 @@ def _train(study: Study, item: Item, config: Config) -> Ending:
     return Ending(TRAINED if study.keeps_elites and study.is_trained(item) else DONE)
 
 
-def _command(study: Study, item: Item) -> list[str]:
-    """Return the words of the command line that computes a run of a study."""
+def _command(study: Path, item: Item) -> list[str]:
+    """Return the words of the command line that computes a run of the study at a path."""
     seeds = f"{item.first_seed}-{item.seed_numbers[-1]}"
     names = (short_name(item.task), short_name(item.algorithm))
-    return ["elites", "study", argument(study.path), "--only", *names, seeds]
+    return ["elites", "study", argument(study), "--only", *names, seeds]
 
 
 def read_ending(report: bytes, status: int) -> Ending:

@@ -56,7 +56,7 @@ def operations_of(algorithm: Algorithm) -> set[str]:
 
 
 def _outside_results(algorithm: Algorithm, request: Request) -> Evaluation:
-    """Return zeros in place of the results of episodes that run outside of JAX."""
+    """Return zeros with the shapes of the results of episodes that run outside of JAX."""
     rows = rows_outside(algorithm.problem, algorithm.main_td3, request)
     observes = algorithm.hp.normalise_observations
     shapes = outside.shapes(algorithm.problem, algorithm.main_td3, rows, observes=observes)

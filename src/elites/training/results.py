@@ -277,7 +277,7 @@ class Run(Generic[S]):
         return interpolating.interpolate(self._batched, self.archives, self.actors, keys, points)
 
     def switcher(self, seed: int | None = None, calibrated: Calibrated | None = None) -> Switcher:
-        """Return a switcher between the elites and the actor, by what each is known to reach.
+        """Return a switcher, which performs a descriptor by the elite or actor that comes nearest.
 
         A loaded run takes the results from the tables of `elites evaluate`, with --interpolate too,
         and of `elites calibrate`, if it has them for this checkpoint. Without those of `evaluate`,
